@@ -1,0 +1,83 @@
+-- Who may call what.  On which lease is decided in src/role.c.
+--
+-- PUBLIC gets the two functions of the trigger, because whoever creates a
+-- partition of a protected table needs them.  The owner of the extension gets
+-- everything, with the right to pass it on, since under a trusted extension the
+-- objects belong to the bootstrap superuser.
+--
+-- allow and disallow act as the owner of the objects, so that what one administrator
+-- has granted another can take back.
+
+CREATE FUNCTION lease.allow(
+	role regrole,
+	fences boolean DEFAULT false)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF allow.role IS NULL OR allow.fences IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'role and fences must not be null';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = allow.role) THEN
+		RAISE undefined_object USING
+			MESSAGE = format('role with OID %s does not exist', allow.role::oid);
+	END IF;
+	EXECUTE format('GRANT USAGE ON SCHEMA lease TO %s', allow.role);
+	EXECUTE format('GRANT SELECT ON lease.status, lease.fence TO %s', allow.role);
+	EXECUTE format('GRANT EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
+		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
+		' lease.holds, lease.remaining, lease.guard, lease.read_status TO %s',
+		allow.role);
+	IF allow.fences THEN
+		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
+			' lease.descendants TO %s', allow.role);
+	END IF;
+END;
+$$;
+COMMENT ON FUNCTION lease.allow(regrole, boolean) IS
+'grants a role what a scheduler needs: to acquire, renew, release and guard, and to read lease.status; it must also be a member of the role of each lease that it is to act under; fences: also to protect and unprotect tables that it owns';
+
+CREATE FUNCTION lease.disallow(
+	role regrole)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF disallow.role IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'role must not be null';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = disallow.role) THEN
+		RAISE undefined_object USING
+			MESSAGE = format('role with OID %s does not exist', disallow.role::oid);
+	END IF;
+	EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lease FROM %s', disallow.role);
+	EXECUTE format('REVOKE ALL ON lease.status, lease.fence FROM %s', disallow.role);
+	EXECUTE format('REVOKE USAGE ON SCHEMA lease FROM %s', disallow.role);
+END;
+$$;
+COMMENT ON FUNCTION lease.disallow(regrole) IS
+'takes back what lease.allow() granted';
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lease FROM PUBLIC;
+REVOKE ALL ON TYPE lease.reply FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lease.fence(), lease.refuses(text, regclass) TO PUBLIC;
+
+GRANT USAGE ON SCHEMA lease TO @extowner@ WITH GRANT OPTION;
+GRANT USAGE ON TYPE lease.reply TO @extowner@ WITH GRANT OPTION;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lease TO @extowner@ WITH GRANT OPTION;
+GRANT SELECT ON lease.status, lease.fence TO @extowner@ WITH GRANT OPTION;
+
+-- What pg_dump needs when the owner of the database runs it, whoever installed the
+-- extension; and what pg_restore needs, whose user installs it.
+GRANT USAGE ON SCHEMA lease TO pg_database_owner;
+GRANT SELECT ON lease.lease, lease.epoch, lease.origin TO pg_database_owner;
+GRANT SELECT, INSERT ON lease.lease TO @extowner@;
+GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin TO @extowner@;
+
+GRANT USAGE ON SCHEMA lease TO pg_monitor;
+GRANT SELECT ON lease.status, lease.fence TO pg_monitor;
+GRANT EXECUTE ON FUNCTION lease.read_status() TO pg_monitor;

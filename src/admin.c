@@ -1,0 +1,304 @@
+/*-------------------------------------------------------------------------
+ *
+ * admin.c
+ *	  The functions that set leases up: create, alter, drop, raise_floor.
+ *
+ * Create, drop and those changes of settings on which a COMMIT or a takeover
+ * under way may rely (role, late_commit) take the lease's fence lock, like
+ * everything that ends a grant; see grant.c.  Other changes of settings are
+ * plain updates, like a renewal.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/admin.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "args.h"
+#include "authority.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "epoch.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "grant.h"
+#include "guard.h"
+#include "lock.h"
+#include "miscadmin.h"
+#include "role.h"
+#include "storage/lmgr.h"
+#include "store.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+SQL_CALLABLE(lease_create);
+SQL_CALLABLE(lease_alter);
+SQL_CALLABLE(lease_drop);
+SQL_CALLABLE(lease_raise_floor);
+SQL_CALLABLE(lease_descendants);
+
+/*
+ * settings_arguments puts the settings that create and alter have in common
+ * into a row; what is null leaves the row as it is.  They are arguments 1 to 5:
+ * ttl, grace, min_hold, role, late_commit.
+ */
+static void
+settings_arguments(FunctionCallInfo fcinfo, LeaseRow *row)
+{
+	row->ttl = arg_setting(fcinfo, 1, "ttl", false, row->ttl);
+	row->grace = arg_setting(fcinfo, 2, "grace", true, row->grace);
+	row->min_hold = arg_setting(fcinfo, 3, "min_hold", true, row->min_hold);
+	if (!PG_ARGISNULL(4))
+	{
+		row->role = PG_GETARG_OID(4);
+		role_check_target(GetUserId(), row->role);
+	}
+	if (!PG_ARGISNULL(5))
+		row->late_commit = PG_GETARG_BOOL(5);
+}
+
+/*
+ * lease_create: lease.create(name, ttl, grace, min_hold, role, late_commit)
+ */
+Datum
+lease_create(PG_FUNCTION_ARGS)
+{
+	char	   *name = arg_name(fcinfo, 0);
+	LeaseRow	row;
+	int			blocker = 0;
+
+	/* Their defaults are in the declaration; only role means something. */
+	if (PG_ARGISNULL(1))
+		arg_raise_null("ttl");
+	if (PG_ARGISNULL(2))
+		arg_raise_null("grace");
+	if (PG_ARGISNULL(3))
+		arg_raise_null("min_hold");
+	if (PG_ARGISNULL(5))
+		arg_raise_null("late_commit");
+
+	arg_begin_write("lease.create()");
+	grant_default_row(name, &row);
+	settings_arguments(fcinfo, &row);
+	grant_begin_write(name);
+	if (!grant_create(&row, &blocker))
+		lock_report_bound(name, blocker);
+	PG_RETURN_VOID();
+}
+
+/*
+ * read_for_change reads a lease that the caller is about to change, after
+ * whoever is changing it has ended; under the fence lock if that is asked for,
+ * which is not kept while waiting.
+ */
+static void
+read_for_change(const char *name, bool fence, Reading *reading)
+{
+	int			blocker = 0;
+
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (fence && !grant_take_fence(name, &blocker))
+			lock_report_bound(name, blocker);
+		if (!store_read(name, reading))
+			guard_raise_unknown(name);
+		role_check_administrator(GetUserId(), reading->row.role, name);
+		if (!TransactionIdIsValid(reading->row.updater))
+			return;
+		if (fence)
+			grant_drop_fence(name);
+		if (!grant_await_updater(&reading->row, &blocker))
+			lock_report_bound(name, blocker);
+	}
+}
+
+/*
+ * lease_alter: lease.alter(name, ttl, grace, min_hold, role, late_commit)
+ */
+Datum
+lease_alter(PG_FUNCTION_ARGS)
+{
+	char	   *name = arg_name(fcinfo, 0);
+	bool		fence = !PG_ARGISNULL(4) || !PG_ARGISNULL(5);
+	Reading		reading;
+
+	arg_begin_write("lease.alter()");
+
+	grant_begin_write(name);
+	for (;;)
+	{
+		/* Whoever may not, or asks for what cannot be, takes no fence lock. */
+		read_for_change(name, false, &reading);
+		settings_arguments(fcinfo, &reading.row);
+		if (fence)
+		{
+			read_for_change(name, true, &reading);
+			settings_arguments(fcinfo, &reading.row);
+		}
+		if (grant_write(&reading.row))
+			break;
+		if (fence)
+			grant_drop_fence(name);
+	}
+	PG_RETURN_VOID();
+}
+
+/*
+ * find_fenced_table returns the name of a table that is protected by a lease,
+ * or NULL if there is none.
+ */
+static char *
+find_fenced_table(const char *name)
+{
+	Relation	rel = table_open(TriggerRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	char	   *table = NULL;
+	HeapTuple	tuple;
+	Oid			schema = get_namespace_oid("lease", false);
+
+	while (table == NULL && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+		Datum		args;
+		bool		isnull;
+		char	   *function;
+
+		if (trigger->tgisinternal || trigger->tgnargs != 1)
+			continue;
+		function = get_func_name(trigger->tgfoid);
+		if (!function || strcmp(function, "fence") != 0 ||
+			get_func_namespace(trigger->tgfoid) != schema)
+			continue;
+		args = heap_getattr(tuple, Anum_pg_trigger_tgargs,
+							RelationGetDescr(rel), &isnull);
+		/* Arguments are stored with a zero byte after each. */
+		if (!isnull && strcmp(VARDATA_ANY(DatumGetByteaPP(args)), name) == 0)
+			table = get_rel_name(trigger->tgrelid);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return table;
+}
+
+/*
+ * check_droppable raises an error if somebody relies on a lease.
+ */
+static void
+check_droppable(const Reading *reading)
+{
+	const LeaseRow *row = &reading->row;
+	char	   *table;
+
+	if (authority_phase(&reading->authority, reading->at.tx) == PHASE_HELD)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot drop lease \"%s\" because it is held",
+						row->name),
+				 errdetail("Epoch %lld was granted to \"%s\" until %s.",
+						   (long long) row->epoch, row->holder,
+						   timestamptz_to_str(row->deadline.wall)),
+				 errhint("Let the holder release it, take it back with lease.revoke(), or drop it with force => true.")));
+
+	table = find_fenced_table(row->name);
+	if (table)
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot drop lease \"%s\" because table \"%s\" is protected by it",
+						row->name, table),
+				 errhint("Remove the fence with lease.unprotect(); or drop the lease with force => true, after which nobody can write to the table until the lease is created and acquired again.")));
+}
+
+/*
+ * lease_drop: lease.drop(name, force)
+ */
+Datum
+lease_drop(PG_FUNCTION_ARGS)
+{
+	char	   *name = arg_name(fcinfo, 0);
+	bool		force = arg_bool(fcinfo, 1, "force");
+	Reading		reading;
+
+	arg_begin_write("lease.drop()");
+	grant_begin_write(name);
+	read_for_change(name, false, &reading);
+	for (;;)
+	{
+		read_for_change(name, true, &reading);
+		if (!force)
+			check_droppable(&reading);
+		if (grant_remove(&reading.row))
+			break;
+		grant_drop_fence(name);
+	}
+
+	/* A holder must not find its grant alive again after a crash. */
+	guard_note_grant();
+	PG_RETURN_VOID();
+}
+
+/*
+ * lease_raise_floor: lease.raise_floor(epoch)
+ */
+Datum
+lease_raise_floor(PG_FUNCTION_ARGS)
+{
+	int64		epoch = arg_epoch(fcinfo, 0);
+
+	arg_begin_write("lease.raise_floor()");
+	PG_RETURN_INT64(epoch_raise(epoch));
+}
+
+/*
+ * lease_descendants: lease.descendants(rel)
+ *
+ * All tables below a table, and itself, locked against writes; for the owner.  In C because a
+ * query would look with the snapshot of a REPEATABLE READ transaction, and miss
+ * a partition that was made since.
+ */
+Datum
+lease_descendants(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
+	Oid			table;
+	List	   *tables;
+	ListCell   *cell;
+
+	if (PG_ARGISNULL(0))
+		arg_raise_null("table");
+	table = PG_GETARG_OID(0);
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", table)));
+	if (!relation_ownercheck(table, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table));
+
+	InitMaterializedSRF(fcinfo, 0);
+	LockRelationOid(table, ShareRowExclusiveLock);
+	tables = find_all_inheritors(table, ShareRowExclusiveLock, NULL);
+	foreach(cell, tables)
+	{
+		Oid			descendant = lfirst_oid(cell);
+		Datum		values[2];
+		bool		nulls[2] = {false, false};
+
+		values[0] = ObjectIdGetDatum(descendant);
+		values[1] = BoolGetDatum(descendant != table &&
+								 get_rel_relispartition(descendant));
+		tuplestore_putvalues(set->setResult, set->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

@@ -1,0 +1,460 @@
+/*-------------------------------------------------------------------------
+ *
+ * api.c
+ *	  The functions that SQL calls to act under a lease.
+ *
+ * They fetch and check arguments, call grant.c or guard.c, and make the reply.
+ * The rule of a reply: its epoch is not null only if the epoch is the caller's,
+ * so that nobody walks off with somebody else's token.
+ *
+ * The forms for many leases sort the names, so that two of them never wait for
+ * each other in a circle, and do everything in the caller's one transaction.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/api.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "args.h"
+#include "authority.h"
+#include "catalog/pg_type.h"
+#include "clock.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "grant.h"
+#include "guard.h"
+#include "lock.h"
+#include "miscadmin.h"
+#include "role.h"
+#include "store.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+
+SQL_CALLABLE(lease_acquire);
+SQL_CALLABLE(lease_acquire_many);
+SQL_CALLABLE(lease_renew);
+SQL_CALLABLE(lease_renew_many);
+SQL_CALLABLE(lease_release);
+SQL_CALLABLE(lease_release_many);
+SQL_CALLABLE(lease_revoke);
+SQL_CALLABLE(lease_holds);
+SQL_CALLABLE(lease_remaining);
+SQL_CALLABLE(lease_guard);
+
+/* Columns of type lease.reply */
+#define REPLY_COLUMNS	7
+
+/* A lease named in one of the forms for many */
+typedef struct BatchItem
+{
+	char	   *name;
+	int64		epoch;			/* 0 where there is none */
+} BatchItem;
+
+/*
+ * live_for returns how long the grant in a row is still live, at this moment.
+ */
+static int64
+live_for(const LeaseRow *row)
+{
+	Reading		reading;
+
+	if (row->state != GRANT_MADE)
+		return 0;
+	reading.row = *row;
+	store_judge(&reading);
+	return Max(reading.authority.deadline - reading.at.now, 0);
+}
+
+/*
+ * fill_reply makes the columns of a reply.  To be called last: "remaining" is
+ * measured here, so that a client may add it to the instant of sending.
+ */
+static void
+fill_reply(const GrantResult *result, Datum *values, bool *nulls)
+{
+	const LeaseRow *row = &result->row;
+	bool		yours = result->outcome == OUTCOME_GRANTED ||
+	result->outcome == OUTCOME_RENEWED;
+
+	memset(nulls, 0, REPLY_COLUMNS * sizeof(bool));
+	values[0] = CStringGetTextDatum(row->name);
+	values[1] = CStringGetTextDatum(grant_outcome_name(result->outcome));
+	values[2] = Int64GetDatum(row->epoch);
+	nulls[2] = !yours;
+	nulls[3] = nulls[4] = nulls[5] = row->epoch == 0;
+	if (row->epoch != 0)
+	{
+		values[3] = CStringGetTextDatum(row->holder);
+		values[4] = TimestampTzGetDatum(row->acquired.wall);
+		values[5] = TimestampTzGetDatum(row->deadline.wall);
+	}
+	values[6] = clock_interval_datum(live_for(row));
+}
+
+/*
+ * reply_datum makes a reply of type lease.reply.
+ */
+static Datum
+reply_datum(FunctionCallInfo fcinfo, const GrantResult *result)
+{
+	TupleDesc	desc;
+	Datum		values[REPLY_COLUMNS];
+	bool		nulls[REPLY_COLUMNS];
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE ||
+		desc->natts != REPLY_COLUMNS)
+		elog(ERROR, "return type must be lease.reply");
+	desc = BlessTupleDesc(desc);
+	fill_reply(result, values, nulls);
+	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+}
+
+/*
+ * put_reply appends a reply to the result set of one of the forms for many.
+ */
+static void
+put_reply(FunctionCallInfo fcinfo, const GrantResult *result)
+{
+	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum		values[REPLY_COLUMNS];
+	bool		nulls[REPLY_COLUMNS];
+
+	fill_reply(result, values, nulls);
+	tuplestore_putvalues(set->setResult, set->setDesc, values, nulls);
+}
+
+/*
+ * compare_items orders leases by name.
+ */
+static int
+compare_items(const void *a, const void *b)
+{
+	return strcmp(((const BatchItem *) a)->name, ((const BatchItem *) b)->name);
+}
+
+/*
+ * array_elements takes a one-dimensional array without nulls apart.
+ */
+static int
+array_elements(FunctionCallInfo fcinfo, int n, Oid type, const char *what,
+			   Datum **elements)
+{
+	ArrayType  *array;
+	int			count;
+
+	if (PG_ARGISNULL(n))
+		arg_raise_null(what);
+	array = PG_GETARG_ARRAYTYPE_P(n);
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s must be a one-dimensional array", what)));
+	if (array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not contain nulls", what)));
+	if (type == TEXTOID)
+		deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
+						  elements, NULL, &count);
+	else
+		deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL,
+						  TYPALIGN_DOUBLE, elements, NULL, &count);
+	return count;
+}
+
+/*
+ * batch_arguments fetches the leases of one of the forms for many, sorted by
+ * name: argument 0 has their names, argument 1 (if with_epochs) their epochs.
+ * "lenient" lets names and epochs pass that no lease can have.
+ */
+static int
+batch_arguments(FunctionCallInfo fcinfo, bool with_epochs, bool lenient,
+				BatchItem **items)
+{
+	Datum	   *names;
+	Datum	   *epochs = NULL;
+	int			count;
+
+	count = array_elements(fcinfo, 0, TEXTOID, "names", &names);
+	if (with_epochs &&
+		array_elements(fcinfo, 1, INT8OID, "epochs", &epochs) != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("names and epochs must have the same number of elements")));
+
+	*items = palloc(Max(count, 1) * sizeof(BatchItem));
+	for (int i = 0; i < count; i++)
+	{
+		(*items)[i].name = TextDatumGetCString(names[i]);
+		(*items)[i].epoch = epochs ? DatumGetInt64(epochs[i]) : 0;
+		if (lenient)
+			continue;
+		arg_check_name((*items)[i].name);
+		if (epochs)
+			arg_check_epoch((*items)[i].epoch);
+	}
+	qsort(*items, count, sizeof(BatchItem), compare_items);
+	for (int i = 1; i < count; i++)
+	{
+		if (strcmp((*items)[i - 1].name, (*items)[i].name) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("lease \"%s\" is named twice", (*items)[i].name)));
+	}
+	return count;
+}
+
+/*
+ * check_batch_size raises an error for more leases than there should be locks.
+ */
+static void
+check_batch_size(int count)
+{
+	if (count > LEASE_BATCH_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many leases in one call: %d", count),
+				 errdetail("Each takes a lock to the end of the transaction; at most %d are allowed.",
+						   LEASE_BATCH_MAX),
+				 errhint("Call several times.")));
+}
+
+/*
+ * acquire_arguments fetches what acquire and acquire_many have in common.
+ */
+static void
+acquire_arguments(FunctionCallInfo fcinfo, AcquireRequest *request)
+{
+	request->holder = arg_string(fcinfo, 1, "holder", LEASE_HOLDER_MAX);
+	request->ttl = arg_interval_or_zero(fcinfo, 2, "ttl");
+	request->reclaim = arg_bool(fcinfo, 3, "reclaim");
+	request->metadata = arg_metadata_or_null(fcinfo, 4);
+}
+
+/*
+ * lease_acquire: lease.acquire(name, holder, ttl, reclaim, metadata)
+ */
+Datum
+lease_acquire(PG_FUNCTION_ARGS)
+{
+	char	   *name = arg_name(fcinfo, 0);
+	AcquireRequest request;
+	GrantResult result;
+
+	acquire_arguments(fcinfo, &request);
+	arg_begin_write("lease.acquire()");
+	grant_acquire(name, &request, &result);
+	if (result.outcome == OUTCOME_BUSY)
+		lock_report_bound(name, result.blocker);
+	PG_RETURN_DATUM(reply_datum(fcinfo, &result));
+}
+
+/*
+ * lease_acquire_many: lease.acquire_many(names, holder, ttl, reclaim, metadata)
+ */
+Datum
+lease_acquire_many(PG_FUNCTION_ARGS)
+{
+	BatchItem  *items;
+	int			count = batch_arguments(fcinfo, false, false, &items);
+	AcquireRequest request;
+
+	check_batch_size(count);
+	acquire_arguments(fcinfo, &request);
+	arg_begin_write("lease.acquire_many()");
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < count; i++)
+	{
+		GrantResult result;
+
+		grant_acquire(items[i].name, &request, &result);
+		put_reply(fcinfo, &result);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * lease_renew: lease.renew(name, epoch, ttl)
+ */
+Datum
+lease_renew(PG_FUNCTION_ARGS)
+{
+	char	   *name = arg_name(fcinfo, 0);
+	int64		epoch = arg_epoch(fcinfo, 1);
+	int64		ttl = arg_interval_or_zero(fcinfo, 2, "ttl");
+	GrantResult result;
+
+	arg_begin_write("lease.renew()");
+	grant_renew(name, epoch, ttl, false, &result);
+	PG_RETURN_DATUM(reply_datum(fcinfo, &result));
+}
+
+/*
+ * lease_renew_many: lease.renew_many(names, epochs, ttl)
+ */
+Datum
+lease_renew_many(PG_FUNCTION_ARGS)
+{
+	BatchItem  *items;
+	int			count = batch_arguments(fcinfo, true, false, &items);
+	int64		ttl = arg_interval_or_zero(fcinfo, 2, "ttl");
+	MemoryContext item_context;
+	MemoryContext caller_context;
+
+	arg_begin_write("lease.renew_many()");
+	InitMaterializedSRF(fcinfo, 0);
+
+	/* There may be many thousands. */
+	item_context = AllocSetContextCreate(CurrentMemoryContext, "lease renewal",
+										 ALLOCSET_DEFAULT_SIZES);
+	caller_context = MemoryContextSwitchTo(item_context);
+	for (int i = 0; i < count; i++)
+	{
+		GrantResult result;
+
+		grant_renew(items[i].name, items[i].epoch, ttl, true, &result);
+		put_reply(fcinfo, &result);
+		MemoryContextReset(item_context);
+	}
+	MemoryContextSwitchTo(caller_context);
+	MemoryContextDelete(item_context);
+	return (Datum) 0;
+}
+
+/*
+ * release_arguments fetches what release and release_many have in common.
+ */
+static void
+release_arguments(FunctionCallInfo fcinfo, ReleaseRequest *request)
+{
+	request->successor = arg_string_or_null(fcinfo, 2, "successor",
+											LEASE_HOLDER_MAX);
+	request->reserve = arg_interval_or_zero(fcinfo, 3, "reserve");
+	if (request->reserve != 0 && !request->successor)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("reserve requires a successor"),
+				 errhint("Name the holder for whom the lease is to be reserved.")));
+}
+
+/*
+ * lease_release: lease.release(name, epoch, successor, reserve)
+ *
+ * Releasing what is not held is false, whatever name and epoch are.
+ */
+Datum
+lease_release(PG_FUNCTION_ARGS)
+{
+	char	   *name = arg_name_or_null(fcinfo, 0);
+	ReleaseRequest request;
+
+	release_arguments(fcinfo, &request);
+	arg_begin_write("lease.release()");
+	if (!name || PG_ARGISNULL(1))
+		PG_RETURN_BOOL(false);
+	PG_RETURN_BOOL(grant_release(name, PG_GETARG_INT64(1), &request));
+}
+
+/*
+ * lease_release_many: lease.release_many(names, epochs, successor, reserve)
+ */
+Datum
+lease_release_many(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
+	BatchItem  *items;
+	int			count = batch_arguments(fcinfo, true, true, &items);
+	ReleaseRequest request;
+
+	check_batch_size(count);
+	release_arguments(fcinfo, &request);
+	arg_begin_write("lease.release_many()");
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		values[2];
+		bool		nulls[2] = {false, false};
+
+		values[0] = CStringGetTextDatum(items[i].name);
+		values[1] = BoolGetDatum(grant_release(items[i].name, items[i].epoch,
+											   &request));
+		tuplestore_putvalues(set->setResult, set->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * lease_revoke: lease.revoke(name, reason)
+ */
+Datum
+lease_revoke(PG_FUNCTION_ARGS)
+{
+	char	   *name = arg_name(fcinfo, 0);
+	char	   *reason = arg_string_or_null(fcinfo, 1, "reason",
+											LEASE_REASON_MAX);
+	int64		epoch;
+
+	arg_begin_write("lease.revoke()");
+	if (!grant_revoke(name, reason, &epoch))
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(epoch);
+}
+
+/*
+ * held_for returns how long the grant of an epoch is still live, 0 if it is not
+ * or if the caller could not act under it.
+ */
+static int64
+held_for(FunctionCallInfo fcinfo)
+{
+	char	   *name = arg_name_or_null(fcinfo, 0);
+	Reading		reading;
+
+	/* The latest snapshot cannot be had there. */
+	PreventCommandIfParallelMode("lease.holds()");
+
+	if (!name || PG_ARGISNULL(1) || !store_read(name, &reading) ||
+		!role_is_member(GetUserId(), reading.row.role) ||
+		authority_standing(&reading.authority, PG_GETARG_INT64(1),
+						   &reading.at) != STANDING_LIVE)
+		return 0;
+	return reading.authority.deadline - reading.at.now;
+}
+
+/*
+ * lease_holds: lease.holds(name, epoch)
+ */
+Datum
+lease_holds(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(held_for(fcinfo) > 0);
+}
+
+/*
+ * lease_remaining: lease.remaining(name, epoch)
+ */
+Datum
+lease_remaining(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_DATUM(clock_interval_datum(held_for(fcinfo)));
+}
+
+/*
+ * lease_guard: lease.guard(name, epoch)
+ */
+Datum
+lease_guard(PG_FUNCTION_ARGS)
+{
+	char	   *name = arg_name(fcinfo, 0);
+	int64		epoch = arg_epoch(fcinfo, 1);
+
+	PreventCommandIfParallelMode("lease.guard()");
+	guard_declare(name, epoch, GetUserId());
+	PG_RETURN_VOID();
+}

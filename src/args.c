@@ -1,0 +1,236 @@
+/*-------------------------------------------------------------------------
+ *
+ * args.c
+ *	  Arguments of the SQL-callable functions.
+ *
+ * No function of lease is STRICT, because a NULL that is skipped in silence
+ * looks like a success.  Each argument is fetched through one of these, which
+ * either returns a value that can be used as it is or raises an error that
+ * names the argument.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/args.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "args.h"
+#include "clock.h"
+#include "lock.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "token.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+
+/*
+ * arg_raise_null raises 22004.
+ */
+void
+arg_raise_null(const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("%s must not be null", what)));
+}
+
+/*
+ * arg_check_name raises 42602 unless a string is the name of a lease.
+ */
+void
+arg_check_name(const char *name)
+{
+	if (!token_name_is_valid(name, strlen(name)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("invalid lease name: \"%.*s\"",
+						pg_mbcliplen(name, (int) strlen(name), LEASE_NAME_MAX + 1),
+						name),
+				 errdetail("A name has 1 to %d characters out of A-Z, a-z, 0-9, \"_\", \".\", \":\", \"/\" and \"-\", and begins with a letter, a digit or \"_\".",
+						   LEASE_NAME_MAX)));
+}
+
+/*
+ * arg_check_epoch raises 22023 unless a number can be an epoch.
+ */
+void
+arg_check_epoch(int64 epoch)
+{
+	if (epoch <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("epoch must be positive, not %lld", (long long) epoch),
+				 errhint("Use the epoch that lease.acquire() returned.")));
+}
+
+/*
+ * arg_name fetches the name of a lease.
+ */
+char *
+arg_name(FunctionCallInfo fcinfo, int n)
+{
+	char	   *name;
+
+	if (PG_ARGISNULL(n))
+		arg_raise_null("name of the lease");
+	name = text_to_cstring(PG_GETARG_TEXT_PP(n));
+	arg_check_name(name);
+	return name;
+}
+
+/*
+ * arg_name_or_null fetches the name of a lease, or NULL if it cannot be one:
+ * for functions that answer "no" to whatever does not exist.
+ */
+char *
+arg_name_or_null(FunctionCallInfo fcinfo, int n)
+{
+	char	   *name;
+
+	if (PG_ARGISNULL(n))
+		return NULL;
+	name = text_to_cstring(PG_GETARG_TEXT_PP(n));
+	return token_name_is_valid(name, strlen(name)) ? name : NULL;
+}
+
+/*
+ * arg_epoch fetches an epoch.
+ */
+int64
+arg_epoch(FunctionCallInfo fcinfo, int n)
+{
+	int64		epoch;
+
+	if (PG_ARGISNULL(n))
+		arg_raise_null("epoch");
+	epoch = PG_GETARG_INT64(n);
+	arg_check_epoch(epoch);
+	return epoch;
+}
+
+/*
+ * arg_bool fetches a boolean.
+ */
+bool
+arg_bool(FunctionCallInfo fcinfo, int n, const char *what)
+{
+	if (PG_ARGISNULL(n))
+		arg_raise_null(what);
+	return PG_GETARG_BOOL(n);
+}
+
+/*
+ * check_string raises an error for a string that is empty, too long or could
+ * not be shown in one line of a log.
+ */
+static void
+check_string(const char *string, const char *what, size_t max)
+{
+	size_t		length = strlen(string);
+
+	if (length == 0 || length > max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must have 1 to %zu bytes, not %zu",
+						what, max, length)));
+	for (size_t i = 0; i < length; i++)
+	{
+		unsigned char c = (unsigned char) string[i];
+
+		if (c < ' ' || c == 0x7f)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("%s must not contain control characters", what)));
+	}
+}
+
+/*
+ * arg_string fetches a string of limited length.
+ */
+char *
+arg_string(FunctionCallInfo fcinfo, int n, const char *what, size_t max)
+{
+	if (PG_ARGISNULL(n))
+		arg_raise_null(what);
+	return arg_string_or_null(fcinfo, n, what, max);
+}
+
+/*
+ * arg_string_or_null does the same where NULL has a meaning.
+ */
+char *
+arg_string_or_null(FunctionCallInfo fcinfo, int n, const char *what,
+				   size_t max)
+{
+	char	   *string;
+
+	if (PG_ARGISNULL(n))
+		return NULL;
+	string = text_to_cstring(PG_GETARG_TEXT_PP(n));
+	check_string(string, what, max);
+	return string;
+}
+
+/*
+ * arg_interval_or_zero fetches an interval in microseconds, 0 for NULL.
+ */
+int64
+arg_interval_or_zero(FunctionCallInfo fcinfo, int n, const char *what)
+{
+	return arg_setting(fcinfo, n, what, false, 0);
+}
+
+/*
+ * arg_setting fetches an interval in microseconds where zero may be allowed
+ * and NULL stands for some value.
+ */
+int64
+arg_setting(FunctionCallInfo fcinfo, int n, const char *what,
+			bool zero_allowed, int64 if_null)
+{
+	if (PG_ARGISNULL(n))
+		return if_null;
+	return clock_interval(PG_GETARG_INTERVAL_P(n), what, zero_allowed);
+}
+
+/*
+ * arg_metadata_or_null fetches a small jsonb, 0 for NULL.
+ */
+Datum
+arg_metadata_or_null(FunctionCallInfo fcinfo, int n)
+{
+	Jsonb	   *metadata;
+
+	if (PG_ARGISNULL(n))
+		return (Datum) 0;
+	metadata = PG_GETARG_JSONB_P(n);
+	if (VARSIZE_ANY_EXHDR(metadata) > LEASE_METADATA_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("metadata must have at most %d bytes as stored, not %zu",
+						LEASE_METADATA_MAX,
+						(size_t) VARSIZE_ANY_EXHDR(metadata)),
+				 errhint("Metadata is rewritten with each renewal; keep what is large in a table of your own.")));
+	return JsonbPGetDatum(metadata);
+}
+
+/*
+ * arg_begin_write begins a call that writes, or raises 25006 where nothing
+ * can be written.
+ */
+void
+arg_begin_write(const char *function)
+{
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot execute %s during recovery", function),
+				 errhint("This server is a standby; connect to the primary, for example with target_session_attrs=read-write.")));
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+	lock_start_budget();
+}

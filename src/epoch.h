@@ -1,0 +1,18 @@
+/*-------------------------------------------------------------------------
+ *
+ * epoch.h
+ *	  Epochs that survive rollback, crash, restore and failover.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LEASE_EPOCH_H
+#define LEASE_EPOCH_H
+
+#include "lease.h"
+
+extern int64 epoch_draw(int64 above);
+extern int64 epoch_raise(int64 floor);
+
+#endif							/* LEASE_EPOCH_H */

@@ -1,0 +1,791 @@
+/*-------------------------------------------------------------------------
+ *
+ * grant.c
+ *	  Acquire, renew, release, revoke: the protocol.
+ *
+ * Each operation reads the row, decides with authority.c and, if the answer is
+ * yes, writes the row.  If the answer is no, it leaves no trace: no transaction
+ * id, no row version, no lock.
+ *
+ * Locks.  Whatever ends or replaces a grant (acquire, release, revoke, and in
+ * admin.c create, drop and changes of role or late_commit) takes the lease's
+ * fence lock exclusively to the end of the transaction, decides again under it,
+ * and drops it at once if the answer is no.  It is what a COMMIT under the grant
+ * takes in share mode (guard.c).  A renewal takes no lock: it only prolongs the
+ * grant that is there, and any number of them must not fill the lock table.
+ * Between writers of one row, the row's xmax is the lock.
+ *
+ * Before acquire waits for anything, it looks at the row's uncommitted version,
+ * if there is one: if a running transaction has made or renewed a grant that
+ * is live, that is the answer.  It waits, with a bound, only for a transaction
+ * whose change is over, too.
+ *
+ * Nobody keeps the fence lock while waiting for a transaction that has changed the
+ * row: it may be one that renewed and is about to COMMIT under its grant, for
+ * which it needs that lock, too.
+ *
+ * After every wait both the row and the clock are read again.  Waiting never
+ * lengthens anyone's authority: a deadline is counted from the start of the
+ * transaction.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/grant.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "authority.h"
+#include "catalog/pg_proc.h"
+#include "clock.h"
+#include "epoch.h"
+#include "grant.h"
+#include "guard.h"
+#include "lock.h"
+#include "miscadmin.h"
+#include "nodes/value.h"
+#include "parser/parse_func.h"
+#include "role.h"
+#include "store.h"
+#include "utils/acl.h"
+
+/* A step of the wall clock that is worth a warning, in microseconds */
+#define CLOCK_STEP_WARNING	USECS_PER_SEC
+
+/* Settings of a lease that is created without any, in microseconds */
+#define DEFAULT_TTL			(INT64CONST(30) * USECS_PER_SEC)
+
+/*
+ * grant_outcome_name returns the word for an outcome.
+ */
+const char *
+grant_outcome_name(Outcome outcome)
+{
+	switch (outcome)
+	{
+		case OUTCOME_GRANTED:
+			return "granted";
+		case OUTCOME_RENEWED:
+			return "renewed";
+		case OUTCOME_HELD:
+			return "held";
+		case OUTCOME_RESERVED:
+			return "reserved";
+		case OUTCOME_GRACE:
+			return "grace";
+		case OUTCOME_BUSY:
+			return "busy";
+		case OUTCOME_SUPERSEDED:
+			return "superseded";
+		case OUTCOME_EXPIRED:
+			return "expired";
+		case OUTCOME_RELEASED:
+			return "released";
+		case OUTCOME_REVOKED:
+			return "revoked";
+	}
+	return NULL;				/* keep compiler quiet */
+}
+
+/*
+ * claim_outcome translates the refusal of a claim.
+ */
+static Outcome
+claim_outcome(Claim claim)
+{
+	switch (claim)
+	{
+		case CLAIM_GRANTED:
+			return OUTCOME_GRANTED;
+		case CLAIM_HELD:
+			return OUTCOME_HELD;
+		case CLAIM_GRACE:
+			return OUTCOME_GRACE;
+		case CLAIM_RESERVED:
+			return OUTCOME_RESERVED;
+	}
+	return OUTCOME_HELD;		/* keep compiler quiet */
+}
+
+/*
+ * standing_outcome translates the standing of a grant that is not live.  To a
+ * holder whose epoch the lease has never had, another one is the current one.
+ */
+static Outcome
+standing_outcome(Standing standing)
+{
+	switch (standing)
+	{
+		case STANDING_LIVE:
+			return OUTCOME_RENEWED;
+		case STANDING_SUPERSEDED:
+		case STANDING_UNKNOWN:
+			return OUTCOME_SUPERSEDED;
+		case STANDING_EXPIRED:
+			return OUTCOME_EXPIRED;
+		case STANDING_RELEASED:
+			return OUTCOME_RELEASED;
+		case STANDING_REVOKED:
+			return OUTCOME_REVOKED;
+	}
+	return OUTCOME_SUPERSEDED;	/* keep compiler quiet */
+}
+
+/*
+ * read_known_lease reads a lease that must exist.
+ */
+static void
+read_known_lease(const char *name, Reading *reading)
+{
+	if (!store_read(name, reading))
+		guard_raise_unknown(name);
+}
+
+/*
+ * grant_take_fence takes the lease's fence lock exclusively, waiting for COMMITs
+ * under way with a bound; if in vain, it tells who is in the way.
+ */
+bool
+grant_take_fence(const char *name, int *blocker)
+{
+	LOCKTAG		tag;
+
+	lock_tag_fence(&tag, name);
+	if (lock_take_bounded(&tag, ExclusiveLock))
+		return true;
+	*blocker = lock_holder(&tag, ExclusiveLock);
+	return false;
+}
+
+/*
+ * grant_drop_fence gives back the lock for a call that changed nothing.
+ */
+void
+grant_drop_fence(const char *name)
+{
+	LOCKTAG		tag;
+
+	lock_tag_fence(&tag, name);
+	lock_drop(&tag, ExclusiveLock);
+}
+
+/*
+ * grant_await_updater waits for the transaction that has replaced a version,
+ * with a bound; if in vain, it tells who that is.
+ */
+bool
+grant_await_updater(const LeaseRow *row, int *blocker)
+{
+	if (lock_await_transaction(row->updater))
+		return true;
+	*blocker = lock_transaction_pid(row->updater);
+	return false;
+}
+
+/*
+ * begin_write calls store_begin_write for lock_run_bounded.
+ */
+static bool
+begin_write(void *arg pg_attribute_unused())
+{
+	store_begin_write();
+	return true;
+}
+
+/*
+ * grant_begin_write prepares for a write: whoever has locked the whole table is
+ * waited for now, with a bound, and not between the decision and the write.
+ */
+void
+grant_begin_write(const char *name)
+{
+	(void) lock_run_bounded(name, begin_write, NULL);
+}
+
+/*
+ * update_row calls store_update for lock_run_bounded.
+ */
+static bool
+update_row(void *arg)
+{
+	return store_update((LeaseRow *) arg);
+}
+
+/*
+ * delete_row calls store_delete for lock_run_bounded.
+ */
+static bool
+delete_row(void *arg)
+{
+	return store_delete((LeaseRow *) arg);
+}
+
+/*
+ * grant_write writes a row, or returns false if somebody was faster.
+ */
+bool
+grant_write(LeaseRow *row)
+{
+	if (!lock_run_bounded(row->name, update_row, row))
+		return false;
+	guard_note_change();
+	return true;
+}
+
+/*
+ * grant_remove deletes a row, or returns false if somebody was faster.
+ */
+bool
+grant_remove(LeaseRow *row)
+{
+	if (!lock_run_bounded(row->name, delete_row, row))
+		return false;
+	guard_note_change();
+	return true;
+}
+
+/*
+ * grant_default_row makes the row of a lease that nobody has set up.
+ */
+void
+grant_default_row(const char *name, LeaseRow *row)
+{
+	memset(row, 0, sizeof(LeaseRow));
+	row->name = pstrdup(name);
+	row->role = GetUserId();
+	row->ttl = DEFAULT_TTL;
+	row->state = GRANT_NONE;
+}
+
+/*
+ * grant_create creates a lease, unless it is busy.  That it exists is an error.
+ */
+bool
+grant_create(const LeaseRow *row, int *blocker)
+{
+	Reading		existing;
+
+	/* Under this lock nobody else creates it. */
+	if (!grant_take_fence(row->name, blocker))
+		return false;
+	if (store_read(row->name, &existing))
+	{
+		grant_drop_fence(row->name);
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("lease \"%s\" already exists", row->name),
+				 errhint("Change its settings with lease.alter().")));
+	}
+	store_insert(row);
+	guard_note_change();
+	return true;
+}
+
+/*
+ * warn_of_step warns if the wall clock was stepped since a row was written.
+ */
+static void
+warn_of_step(const Reading *reading)
+{
+	const LeaseRow *row = &reading->row;
+	int64		step;
+
+	if (row->epoch == 0)
+		return;
+	step = clock_step(&reading->clock, row->boot, &row->deadline);
+	if (step > CLOCK_STEP_WARNING || step < -CLOCK_STEP_WARNING)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("the server's wall clock has been stepped by %+.3f s since lease \"%s\" was last changed",
+						(double) step / USECS_PER_SEC, row->name),
+				 errdetail("Grants are measured on the boot clock and are not affected; expires_at follows the stepped clock.")));
+}
+
+/*
+ * rebase brings the instants of a row onto the present boot clock if another
+ * boot wrote them, as one row knows one clock only.  To be called before any
+ * of them is set.
+ */
+static void
+rebase(Reading *reading)
+{
+	const Clock *clock = &reading->clock;
+	LeaseRow   *row = &reading->row;
+
+	warn_of_step(reading);
+	if (clock->boot && row->boot && strcmp(clock->boot, row->boot) == 0)
+		return;
+	if (row->epoch != 0)
+	{
+		row->acquired = clock_store(clock, reading->authority.acquired);
+		row->deadline = clock_store(clock, reading->authority.deadline);
+	}
+	if (row->successor)
+		row->reserved = clock_store(clock, reading->authority.reserved_until);
+	row->boot = clock->boot ? pstrdup(clock->boot) : NULL;
+}
+
+/*
+ * raise_too_old raises LS002 for a grant that would be over before it begins.
+ */
+pg_noreturn static void
+raise_too_old(const char *name, int64 ttl, const Clock *clock)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LEASE_EXPIRED),
+			 errmsg("transaction is too old to acquire lease \"%s\"", name),
+			 errdetail("A grant begins with its transaction, which began %.3f s ago; after %.3f s it would already be over.",
+					   (double) (clock->now - clock->tx) / USECS_PER_SEC,
+					   (double) ttl / USECS_PER_SEC),
+			 errhint("Acquire in a new transaction, or ask for a longer ttl.")));
+}
+
+/*
+ * uncommitted_refuses decides about the version that a running transaction has
+ * made of a row, and if that refuses, makes it the row of the result.
+ */
+static bool
+uncommitted_refuses(const LeaseRow *row, const AcquireRequest *request,
+					GrantResult *result)
+{
+	Reading		next;
+	Claim		claim;
+
+	if (!TransactionIdIsValid(row->updater) ||
+		!store_read_uncommitted(row, &next))
+		return false;
+	claim = authority_claim(&next.authority, request->holder,
+							request->reclaim, &next.at);
+	if (claim == CLAIM_GRANTED)
+		return false;
+	result->outcome = claim_outcome(claim);
+	result->row = next.row;
+	return true;
+}
+
+/*
+ * look decides about a claim on what can be read now.  False means that it is
+ * refused, and the result is complete.
+ */
+static bool
+look(const char *name, const AcquireRequest *request, Reading *reading,
+	 GrantResult *result)
+{
+	Claim		claim;
+
+	read_known_lease(name, reading);
+	role_check_member(GetUserId(), reading->row.role, name);
+
+	claim = authority_claim(&reading->authority, request->holder,
+							request->reclaim, &reading->at);
+	if (claim != CLAIM_GRANTED)
+	{
+		result->outcome = claim_outcome(claim);
+		result->row = reading->row;
+		return false;
+	}
+	return !uncommitted_refuses(&reading->row, request, result);
+}
+
+/*
+ * set_busy makes a result of a request that could not be decided in time.
+ */
+static void
+set_busy(const Reading *reading, int blocker, GrantResult *result)
+{
+	result->outcome = OUTCOME_BUSY;
+	result->row = reading->row;
+	result->blocker = blocker;
+}
+
+/*
+ * make_grant writes a new grant into the row, or returns false if somebody was
+ * faster.  An epoch once drawn serves for every attempt.
+ */
+static bool
+make_grant(Reading *reading, const AcquireRequest *request, int64 *epoch)
+{
+	LeaseRow   *row = &reading->row;
+	int64		ttl = request->ttl != 0 ? request->ttl : row->ttl;
+
+	if (reading->at.tx + ttl <= reading->at.now)
+		raise_too_old(row->name, ttl, &reading->clock);
+	if (*epoch <= row->epoch)
+		*epoch = epoch_draw(row->epoch);
+
+	rebase(reading);
+	row->state = GRANT_MADE;
+	row->epoch = *epoch;
+	row->holder = pstrdup(request->holder);
+	row->acquired = clock_store(&reading->clock, reading->at.tx);
+	row->deadline = clock_store(&reading->clock, reading->at.tx + ttl);
+	row->grant_ttl = request->ttl;
+	row->successor = NULL;
+	row->reason = NULL;
+	row->metadata = request->metadata;
+	if (!grant_write(row))
+		return false;
+	guard_note_grant();
+
+	/* Drawing may have taken time; what is over is not given. */
+	store_judge(reading);
+	if (reading->at.now >= reading->authority.deadline)
+		raise_too_old(row->name, ttl, &reading->clock);
+	return true;
+}
+
+/*
+ * check_may_create raises 42501 unless the current user may create leases.
+ */
+static void
+check_may_create(const char *name)
+{
+	Oid			any_arguments[1] = {InvalidOid};
+	Oid			function = LookupFuncName(list_make2(makeString("lease"),
+													 makeString("create")),
+										  -1, any_arguments, false);
+
+	if (function_aclcheck(function, GetUserId()) != ACLCHECK_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to create lease \"%s\"", name),
+				 errdetail("It does not exist, and lease.auto_create is on."),
+				 errhint("Check the name; or have the owner of the extension create the lease, or grant EXECUTE on lease.create().")));
+}
+
+/*
+ * create_if_missing creates a lease with default settings if there is none of
+ * that name, and returns false if it cannot tell because the lease is busy.
+ */
+static bool
+create_if_missing(const char *name, int *blocker)
+{
+	Reading		reading;
+
+	if (store_read(name, &reading))
+		return true;
+	check_may_create(name);
+	if (!grant_take_fence(name, blocker))
+		return false;
+	if (store_read(name, &reading))
+	{
+		/* Somebody was faster, and has committed. */
+		grant_drop_fence(name);
+		return true;
+	}
+	grant_default_row(name, &reading.row);
+	store_insert(&reading.row);
+	guard_note_change();
+	return true;
+}
+
+/*
+ * take_over makes the grant under the fence lock, if the claim is still good, and
+ * tells whether it did.
+ */
+static bool
+take_over(const char *name, const AcquireRequest *request, Reading *reading,
+		  GrantResult *result)
+{
+	int			blocker = 0;
+	int64		epoch = 0;
+
+	for (;;)
+	{
+		TransactionId updater;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!grant_take_fence(name, &blocker))
+		{
+			/* Whoever has it may have made a grant meanwhile. */
+			if (look(name, request, reading, result))
+				set_busy(reading, blocker, result);
+			return false;
+		}
+		if (!look(name, request, reading, result))
+		{
+			grant_drop_fence(name);
+			return false;
+		}
+		updater = reading->row.updater;
+		if (!TransactionIdIsValid(updater) &&
+			make_grant(reading, request, &epoch))
+			break;
+
+		grant_drop_fence(name);
+		if (TransactionIdIsValid(updater) &&
+			!grant_await_updater(&reading->row, &blocker))
+		{
+			set_busy(reading, blocker, result);
+			return false;
+		}
+	}
+	result->outcome = OUTCOME_GRANTED;
+	result->row = reading->row;
+	return true;
+}
+
+/*
+ * grant_acquire grants a lease to a holder, or tells why not.
+ */
+void
+grant_acquire(const char *name, const AcquireRequest *request,
+			  GrantResult *result)
+{
+	Reading		reading;
+	int			blocker = 0;
+
+	if (lease_auto_create && !create_if_missing(name, &blocker))
+	{
+		grant_default_row(name, &reading.row);
+		set_busy(&reading, blocker, result);
+		return;
+	}
+
+	/* The first look: a plain read.  A loser stops here. */
+	if (!look(name, request, &reading, result))
+		return;
+
+	grant_begin_write(name);
+	if (!take_over(name, request, &reading, result))
+		store_end_write();
+}
+
+/*
+ * raise_lapsed raises LS002 for a renewal that was decided in time but written
+ * too late: a grant that is over is never renewed, even if nobody took it.
+ */
+pg_noreturn static void
+raise_lapsed(const LeaseRow *row)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LEASE_EXPIRED),
+			 errmsg("the grant of lease \"%s\" under epoch %lld has expired while it was being renewed",
+					row->name, (long long) row->epoch),
+			 errhint("Renew at least every third of the ttl. To lead again, call lease.acquire(), which gives a new epoch.")));
+}
+
+/*
+ * prolong writes a renewal, or returns false if somebody was faster.
+ */
+static bool
+prolong(Reading *reading, int64 ttl)
+{
+	LeaseRow   *row = &reading->row;
+	int64		old_deadline = reading->authority.deadline;
+
+	if (ttl == 0)
+		ttl = row->grant_ttl != 0 ? row->grant_ttl : row->ttl;
+	rebase(reading);
+	row->deadline = clock_store(&reading->clock,
+								authority_renewed(&reading->authority, ttl,
+												  &reading->at));
+	if (!grant_write(row))
+		return false;
+	store_judge(reading);
+	if (reading->at.now >= old_deadline)
+		raise_lapsed(row);
+	return true;
+}
+
+/*
+ * may_renew tells whether the lease exists and the user may act under it.  If not,
+ * that is an error, or in a batch an outcome: one lease that was dropped or given
+ * to another role must not cost its holder the thousand others.
+ */
+static bool
+may_renew(const char *name, bool batch, Reading *reading, GrantResult *result)
+{
+	if (!store_read(name, reading))
+	{
+		if (!batch)
+			guard_raise_unknown(name);
+		grant_default_row(name, &reading->row);
+		result->outcome = OUTCOME_SUPERSEDED;
+		return false;
+	}
+	if (!role_is_member(GetUserId(), reading->row.role))
+	{
+		if (!batch)
+			role_check_member(GetUserId(), reading->row.role, name);
+		result->outcome = OUTCOME_REVOKED;
+		return false;
+	}
+	return true;
+}
+
+/*
+ * grant_renew prolongs a live grant, or tells why not.
+ */
+void
+grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
+			GrantResult *result)
+{
+	Reading		reading;
+	LeaseRow   *row = &reading.row;
+
+	grant_begin_write(name);
+	for (;;)
+	{
+		Standing	standing;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!may_renew(name, batch, &reading, result))
+			break;
+
+		standing = authority_standing(&reading.authority, epoch, &reading.at);
+		if (standing != STANDING_LIVE)
+		{
+			result->outcome = standing_outcome(standing);
+			break;
+		}
+		if (TransactionIdIsValid(row->updater))
+		{
+			if (grant_await_updater(row, &result->blocker))
+				continue;
+			result->outcome = OUTCOME_BUSY;
+			break;
+		}
+		if (prolong(&reading, ttl))
+		{
+			result->outcome = OUTCOME_RENEWED;
+			break;
+		}
+	}
+	if (result->outcome != OUTCOME_RENEWED)
+		store_end_write();
+	result->row = *row;
+}
+
+/* A request to end a grant: a release or a revocation */
+typedef struct EndRequest
+{
+	GrantState	how;			/* GRANT_RELEASED or GRANT_REVOKED */
+	int64		epoch;			/* of a release */
+	const ReleaseRequest *release;	/* of a release */
+	const char *reason;			/* of a revocation, or NULL */
+} EndRequest;
+
+/*
+ * may_end tells whether there is a grant to end, or raises an error if the user
+ * may not end it.
+ *
+ * A release ends a live grant of its epoch.  A revocation also ends one that is
+ * over but was not taken: late_commit might still admit its commit, and grace is
+ * not worth waiting for any more.
+ */
+static bool
+may_end(const Reading *reading, const EndRequest *request)
+{
+	const LeaseRow *row = &reading->row;
+
+	if (request->how == GRANT_REVOKED)
+	{
+		role_check_administrator(GetUserId(), row->role, row->name);
+		return row->state == GRANT_MADE;
+	}
+	if (authority_standing(&reading->authority, request->epoch,
+						   &reading->at) != STANDING_LIVE)
+		return false;
+	role_check_member(GetUserId(), row->role, row->name);
+	return true;
+}
+
+/*
+ * set_ended makes the row of a grant that has ended.
+ */
+static void
+set_ended(Reading *reading, const EndRequest *request)
+{
+	LeaseRow   *row = &reading->row;
+
+	rebase(reading);
+	row->state = request->how;
+	if (request->reason)
+		row->reason = pstrdup(request->reason);
+	if (request->release && request->release->successor)
+	{
+		int64		reserve = request->release->reserve;
+
+		row->successor = pstrdup(request->release->successor);
+		row->reserved = clock_store(&reading->clock, reading->at.tx +
+									(reserve != 0 ? reserve : row->ttl));
+	}
+}
+
+/*
+ * end_grant ends a grant and tells which it was, or returns false if there is
+ * none to end.
+ */
+static bool
+end_grant(const char *name, const EndRequest *request, int64 *epoch)
+{
+	Reading		reading;
+	int			blocker = 0;
+
+	/* The first look: where there is nothing to end, no lock is taken. */
+	if (!store_read(name, &reading) || !may_end(&reading, request))
+		return false;
+
+	grant_begin_write(name);
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!grant_take_fence(name, &blocker))
+			lock_report_bound(name, blocker);
+		if (!store_read(name, &reading) || !may_end(&reading, request))
+		{
+			grant_drop_fence(name);
+			store_end_write();
+			return false;
+		}
+		if (!TransactionIdIsValid(reading.row.updater))
+		{
+			set_ended(&reading, request);
+			if (grant_write(&reading.row))
+				break;
+		}
+
+		grant_drop_fence(name);
+		if (TransactionIdIsValid(reading.row.updater) &&
+			!grant_await_updater(&reading.row, &blocker))
+			lock_report_bound(name, blocker);
+	}
+	*epoch = reading.row.epoch;
+	return true;
+}
+
+/*
+ * grant_release gives back a grant.  Releasing what is not held is false, and
+ * changes nothing.
+ */
+bool
+grant_release(const char *name, int64 epoch, const ReleaseRequest *request)
+{
+	EndRequest	end = {GRANT_RELEASED, epoch, request, NULL};
+
+	if (!end_grant(name, &end, &epoch))
+		return false;
+	guard_note_release(name, epoch);
+	return true;
+}
+
+/*
+ * grant_revoke takes back the latest grant of a lease and tells its epoch, or
+ * returns false if there is none.
+ */
+bool
+grant_revoke(const char *name, const char *reason, int64 *epoch)
+{
+	EndRequest	end = {GRANT_REVOKED, 0, NULL, reason};
+	Reading		reading;
+
+	read_known_lease(name, &reading);
+	if (!end_grant(name, &end, epoch))
+		return false;
+	guard_note_grant();
+	return true;
+}

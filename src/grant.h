@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * grant.h
+ *	  Acquire, renew, release, revoke: the protocol.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LEASE_GRANT_H
+#define LEASE_GRANT_H
+
+#include "lease.h"
+
+#include "store.h"
+
+/* What came of a request; the "outcome" of a reply. */
+typedef enum Outcome
+{
+	OUTCOME_GRANTED,
+	OUTCOME_RENEWED,
+	OUTCOME_HELD,
+	OUTCOME_RESERVED,
+	OUTCOME_GRACE,
+	OUTCOME_BUSY,				/* another transaction is deciding */
+	OUTCOME_SUPERSEDED,
+	OUTCOME_EXPIRED,
+	OUTCOME_RELEASED,
+	OUTCOME_REVOKED
+} Outcome;
+
+/* What an acquire asks for. */
+typedef struct AcquireRequest
+{
+	const char *holder;
+	int64		ttl;			/* 0: the lease's default */
+	bool		reclaim;
+	Datum		metadata;		/* jsonb; 0 if none */
+} AcquireRequest;
+
+/* What a release asks for. */
+typedef struct ReleaseRequest
+{
+	const char *successor;		/* NULL: nobody in particular */
+	int64		reserve;		/* 0: the lease's ttl */
+} ReleaseRequest;
+
+/* A request's result: the lease as it stands then, and who is in the way. */
+typedef struct GrantResult
+{
+	Outcome		outcome;
+	LeaseRow	row;
+	int			blocker;		/* pid, of OUTCOME_BUSY; 0 if it has gone */
+} GrantResult;
+
+extern const char *grant_outcome_name(Outcome outcome);
+extern void grant_acquire(const char *name, const AcquireRequest *request,
+						  GrantResult *result);
+extern void grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
+						GrantResult *result);
+extern bool grant_release(const char *name, int64 epoch,
+						  const ReleaseRequest *request);
+extern bool grant_revoke(const char *name, const char *reason, int64 *epoch);
+
+/* The lock protocol, shared with admin.c */
+extern void grant_begin_write(const char *name);
+extern bool grant_take_fence(const char *name, int *blocker);
+extern void grant_drop_fence(const char *name);
+extern bool grant_await_updater(const LeaseRow *row, int *blocker);
+extern bool grant_write(LeaseRow *row);
+extern bool grant_remove(LeaseRow *row);
+extern bool grant_create(const LeaseRow *row, int *blocker);
+extern void grant_default_row(const char *name, LeaseRow *row);
+
+#endif							/* LEASE_GRANT_H */

@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * guard.h
+ *	  Guards of the present transaction, and the transaction callback.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LEASE_GUARD_H
+#define LEASE_GUARD_H
+
+#include "lease.h"
+
+extern void guard_init(void);
+extern void guard_declare(const char *name, int64 epoch, Oid user);
+extern bool guard_exists(const char *name);
+extern uint64 guard_generation(void);
+extern void guard_note_release(const char *name, int64 epoch);
+extern void guard_note_change(void);
+extern void guard_note_grant(void);
+pg_noreturn extern void guard_raise_unknown(const char *name);
+
+#endif							/* LEASE_GUARD_H */

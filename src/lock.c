@@ -1,0 +1,434 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock.c
+ *	  The lock tags of lease, and waiting with a bound.
+ *
+ * Leases are locked with heavyweight locks under advisory tags of our own
+ * classes.  They cost no WAL and no row version, their queue is fair, they are
+ * watched by the deadlock detector and they are gone with the transaction.
+ * The tag carries a 64-bit hash of the lease's name; a collision makes two
+ * leases wait for each other, nothing else, because every decision is made on
+ * the row.
+ *
+ * fence	per lease.  Exclusive, to the end of the transaction, for whoever
+ *			changes the grant (acquire that wins, release, revoke, drop, create,
+ *			change of role or late_commit); share, to the end of the
+ *			transaction, for a guarded transaction inside its COMMIT.  So a
+ *			grant is replaced only while no COMMIT under it is under way, and
+ *			waits for nothing else of its holder's.
+ * presence per lease and epoch.  Share, from the guard on: conflicts with
+ *			nothing, and shows in pg_locks who acts under which grant.
+ * origin	per database.  Share while an epoch is drawn, exclusive while the
+ *			sequence is lifted; released before the call returns.
+ *
+ * All locks are transaction-level, so that no error can leave one behind.
+ *
+ * Nobody waits longer than lease.busy_timeout for another transaction that is
+ * deciding.  (Of the locks above, that leaves out origin, which nobody holds for
+ * longer than a call.)  The bound holds for all the waits of a call, or of a
+ * COMMIT, together.  The wait stands in PostgreSQL's own lock queue (polling would
+ * starve under load) with lock_timeout set to the bound, inside an internal
+ * subtransaction, because the error by which a lock timeout ends a wait would
+ * abort the caller's transaction.  A deadlock that is found meanwhile ends the
+ * wait in the same way; inside COMMIT it is raised as what it is.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/lock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/subtrans.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "clock.h"
+#include "common/hashfn.h"
+#include "lock.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/sinvaladt.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+
+#if PG_VERSION_NUM < 170000
+#define ProcNumberGetProc(n)	BackendIdGetProc(n)
+#define vxid_proc_number(v)		((v).backendId)
+#else
+#define vxid_proc_number(v)		((v).procNumber)
+#endif
+
+/* What a bounded wait waits for: a lock, or the end of a transaction. */
+typedef struct Wait
+{
+	const LOCKTAG *tag;			/* the lock, or NULL */
+	LOCKMODE	mode;
+	TransactionId xid;			/* the transaction, where tag is NULL */
+} Wait;
+
+/* When the waits of the present call have to be over, on clock_moment()'s scale */
+static int64 budget_end = 0;
+
+/*
+ * hash_name hashes the name of a lease, differently in each database.
+ */
+static uint64
+hash_name(const char *name)
+{
+	uint64		seed = hash_combine64(GetSystemIdentifier(),
+									  (uint64) MyDatabaseId);
+
+	return hash_bytes_extended((const unsigned char *) name,
+							   (int) strlen(name), seed);
+}
+
+/*
+ * set_tag fills a lock tag with a class and 64 bits of key.
+ */
+static void
+set_tag(LOCKTAG *tag, LeaseLockClass class, uint64 key)
+{
+	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, (uint32) (key >> 32),
+						 (uint32) key, class);
+}
+
+/*
+ * lock_tag_fence makes the tag under which changes of a lease's grant and
+ * commits under it exclude each other.
+ */
+void
+lock_tag_fence(LOCKTAG *tag, const char *name)
+{
+	set_tag(tag, LEASE_LOCK_FENCE, hash_name(name));
+}
+
+/*
+ * lock_tag_presence makes the tag that shows who acts under a grant.
+ */
+void
+lock_tag_presence(LOCKTAG *tag, const char *name, int64 epoch)
+{
+	set_tag(tag, LEASE_LOCK_PRESENCE,
+			hash_combine64(hash_name(name), (uint64) epoch));
+}
+
+/*
+ * lock_tag_origin makes the tag of the database's epochs.
+ */
+void
+lock_tag_origin(LOCKTAG *tag)
+{
+	set_tag(tag, LEASE_LOCK_ORIGIN, 0);
+}
+
+/*
+ * take takes a lock to the end of the transaction, or tells that it is not free.
+ *
+ * Locks are booked on the (sub)transaction, not on the portal that happens to
+ * run us: one that was taken in the subtransaction of wait_bounded is passed on to
+ * the (sub)transaction around it, and whoever gives it back before the end has
+ * to name the owner that has it.
+ */
+static bool
+take(const LOCKTAG *tag, LOCKMODE mode, bool dont_wait)
+{
+	ResourceOwner caller_owner = CurrentResourceOwner;
+	const bool	session_lock = false;
+	bool		taken;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	taken = LockAcquire(tag, mode, session_lock, dont_wait) !=
+		LOCKACQUIRE_NOT_AVAIL;
+	CurrentResourceOwner = caller_owner;
+	return taken;
+}
+
+/*
+ * lock_try takes a lock to the end of the transaction if it is free.
+ */
+bool
+lock_try(const LOCKTAG *tag, LOCKMODE mode)
+{
+	const bool	dont_wait = true;
+
+	return take(tag, mode, dont_wait);
+}
+
+/*
+ * lock_take takes a lock to the end of the transaction, however long it takes:
+ * for those that nobody holds for longer than a call.
+ */
+void
+lock_take(const LOCKTAG *tag, LOCKMODE mode)
+{
+	const bool	dont_wait = false;
+
+	(void) take(tag, mode, dont_wait);
+}
+
+/*
+ * lock_drop releases a lock before the end of the transaction, for a call that
+ * changed nothing under it.
+ */
+void
+lock_drop(const LOCKTAG *tag, LOCKMODE mode)
+{
+	ResourceOwner caller_owner = CurrentResourceOwner;
+	const bool	session_lock = false;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	if (!LockRelease(tag, mode, session_lock))
+		elog(ERROR, "lock of a lease is not held");
+	CurrentResourceOwner = caller_owner;
+}
+
+/*
+ * lock_start_budget begins a call of ours: all its waits together may take
+ * lease.busy_timeout.
+ */
+void
+lock_start_budget(void)
+{
+	budget_end = clock_moment() + (int64) lease_busy_timeout * 1000;
+}
+
+/*
+ * remaining_budget returns what is left of it, in milliseconds.
+ */
+static int
+remaining_budget(void)
+{
+	int64		left = (budget_end - clock_moment()) / 1000;
+
+	return (int) Max(0, Min(left, lease_busy_timeout));
+}
+
+/*
+ * bound returns the lock_timeout that is to be in force while waiting, in
+ * milliseconds: what is left of the budget, or the user's own if that is
+ * shorter.  Zero would mean no timeout at all.
+ */
+static int
+bound(int user_timeout)
+{
+	int			left = remaining_budget();
+
+	if (user_timeout > 0 && user_timeout < left)
+		return user_timeout;
+	return Max(left, 1);
+}
+
+/*
+ * wait_is_over_bound tells whether an error that ended a wait means that the
+ * wait exceeded our bound.  The user's own lock_timeout is the user's.
+ */
+static bool
+wait_is_over_bound(int sqlerrcode, int user_timeout, int our_timeout)
+{
+	return sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE &&
+		(user_timeout == 0 || user_timeout > our_timeout);
+}
+
+/*
+ * wait_for performs a wait, with no other bound than LockTimeout.
+ */
+static void
+wait_for(const Wait *wait)
+{
+	if (wait->tag)
+		lock_take(wait->tag, wait->mode);
+	else
+		XactLockTableWait(wait->xid, NULL, NULL, XLTW_None);
+
+	/* A timeout that fired as the wait ended must not hit the caller later. */
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * wait_bounded waits within the budget and tells whether the wait succeeded.  Everything else that ends a wait (cancel, statement_timeout, the
+ * user's own lock_timeout) is raised as ever.
+ */
+static bool
+wait_bounded(const Wait *wait)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	ResourceOwner caller_owner = CurrentResourceOwner;
+	volatile bool done = false;
+	int			user_timeout = LockTimeout;
+	int			our_timeout = bound(user_timeout);
+
+	if (remaining_budget() == 0)
+		return false;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(caller_context);
+
+	PG_TRY();
+	{
+		LockTimeout = our_timeout;
+		wait_for(wait);
+		LockTimeout = user_timeout;
+
+		/* The lock passes to the caller's (sub)transaction. */
+		ReleaseCurrentSubTransaction();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		LockTimeout = user_timeout;
+		MemoryContextSwitchTo(caller_context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(caller_context);
+		CurrentResourceOwner = caller_owner;
+
+		/* Of a deadlock, too, the caller may make the best; it is only busy. */
+		if (error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED &&
+			!wait_is_over_bound(error->sqlerrcode, user_timeout, our_timeout))
+			ReThrowError(error);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+
+	MemoryContextSwitchTo(caller_context);
+	CurrentResourceOwner = caller_owner;
+	return done;
+}
+
+/*
+ * lock_take_bounded takes a lock to the end of the transaction, waiting for at
+ * most lease.busy_timeout, and tells whether it was had.
+ */
+bool
+lock_take_bounded(const LOCKTAG *tag, LOCKMODE mode)
+{
+	Wait		wait = {tag, mode, InvalidTransactionId};
+
+	return lock_try(tag, mode) || wait_bounded(&wait);
+}
+
+/*
+ * lock_await_transaction waits for the end of a transaction that has changed
+ * a row, for at most lease.busy_timeout, and tells whether it came.
+ */
+bool
+lock_await_transaction(TransactionId xid)
+{
+	Wait		wait = {NULL, NoLock, xid};
+
+	return wait_bounded(&wait);
+}
+
+/*
+ * lock_run_bounded runs some work in which all waits for locks have to stay within
+ * the budget, and raises LS006 if they do not.  There is no subtransaction, so
+ * the caller's transaction is lost then; COMMIT, for one, would fail anyway.
+ */
+bool
+lock_run_bounded(const char *name, bool (*work) (void *arg), void *arg)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	ResourceOwner caller_owner = CurrentResourceOwner;
+	int			user_timeout = LockTimeout;
+	int			our_timeout = bound(user_timeout);
+	bool		result = false;
+
+	PG_TRY();
+	{
+		LockTimeout = our_timeout;
+		result = work(arg);
+		CHECK_FOR_INTERRUPTS();
+		LockTimeout = user_timeout;
+	}
+	PG_CATCH();
+	{
+		LOCKTAG		tag;
+
+		LockTimeout = user_timeout;
+		if (!wait_is_over_bound(geterrcode(), user_timeout, our_timeout))
+			PG_RE_THROW();
+		MemoryContextSwitchTo(caller_context);
+		CurrentResourceOwner = caller_owner;
+		FlushErrorState();
+
+		/* Whoever is changing the grant is the likeliest to be in the way. */
+		lock_tag_fence(&tag, name);
+		lock_report_bound(name, lock_holder(&tag, ShareLock));
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/*
+ * lock_take_at_commit takes a lock inside COMMIT, as part of the work of
+ * lock_run_bounded.
+ */
+void
+lock_take_at_commit(const LOCKTAG *tag, LOCKMODE mode, const char *name)
+{
+	Wait		wait = {tag, mode, InvalidTransactionId};
+
+	if (lock_try(tag, mode))
+		return;
+	if (remaining_budget() == 0)
+		lock_report_bound(name, lock_holder(tag, mode));
+	wait_for(&wait);
+}
+
+/*
+ * lock_holder returns the pid of a process that holds a conflicting lock, or 0
+ * if there is none any more.
+ */
+int
+lock_holder(const LOCKTAG *tag, LOCKMODE mode)
+{
+	VirtualTransactionId *holder = GetLockConflicts(tag, mode, NULL);
+
+	for (; VirtualTransactionIdIsValid(*holder); holder++)
+	{
+		PGPROC	   *proc = ProcNumberGetProc(vxid_proc_number(*holder));
+
+		if (proc && proc->pid != 0)
+			return proc->pid;
+	}
+	return 0;
+}
+
+/*
+ * lock_transaction_pid returns the pid of the process that runs a transaction,
+ * or 0 if it has ended.
+ */
+int
+lock_transaction_pid(TransactionId xid)
+{
+	/* What precedes every snapshot of ours has ended, also in pg_subtrans. */
+	if (TransactionIdPrecedes(xid, TransactionXmin))
+		return 0;
+	return BackendXidGetPid(SubTransGetTopmostTransaction(xid));
+}
+
+/*
+ * lock_report_bound raises LS006: another transaction is deciding about the
+ * lease and has not ended within lease.busy_timeout.
+ */
+void
+lock_report_bound(const char *name, int blocker)
+{
+	char	   *who = blocker != 0 ?
+	psprintf("Process %d", blocker) : pstrdup("Another transaction");
+
+	ereport(ERROR,
+			(errcode(ERRCODE_LEASE_BUSY),
+			 errmsg("lease \"%s\" is busy", name),
+			 errdetail("%s has an uncommitted change of the lease, or is committing under it; lease.busy_timeout is %d ms.",
+					   who, lease_busy_timeout),
+			 errhint("Repeat the transaction. If it persists, look at that process in pg_stat_activity.")));
+}

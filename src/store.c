@@ -1,0 +1,787 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.c
+ *	  The rows of lease.lease, and the relations of the extension.
+ *
+ * This is the only code that touches rows of lease.lease.
+ *
+ * Reading.  A row is found through the primary key, by a scan that returns
+ * every version of it; each version is then judged under the *latest*
+ * snapshot.  The transaction's own snapshot would not do: under REPEATABLE READ
+ * it does not show a takeover, so a stale write would pass.  An ordinary scan
+ * under an MVCC snapshot would not do either: under SERIALIZABLE it takes
+ * predicate locks, and then a mere heartbeat could make a fenced writer fail
+ * with 40001.  The snapshot is taken before the scan and registered, so the
+ * version that it shows cannot be missed or vacuumed away meanwhile.  The latest
+ * snapshot shows one version; the transaction's own, which we ask once whether
+ * it is older than a grant, may show an old one beside what we have written
+ * since, and is therefore asked without that.
+ *
+ * Writing.  The latest version is updated in place, without an executor, at
+ * every isolation level alike: a version that somebody else has replaced makes
+ * the caller read and decide again, never fail with "could not serialize".
+ * The row's own xmax is the lock between writers, so that renewals of thousands
+ * of leases take no entries in the lock table; no row is ever locked without
+ * being changed.  Whoever finds a version that a running transaction has
+ * replaced (LeaseRow.updater) waits for that transaction with a bound before
+ * it comes here.
+ *
+ * Every write is followed by CommandCounterIncrement, so that the next read in
+ * this transaction sees it.
+ *
+ * Locks: AccessShare on table and index while reading, RowExclusive to the end
+ * of the transaction when writing.  A reader keeps nothing.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/store.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "store.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#define LEASE_SCHEMA	"lease"
+
+/* Columns of lease.lease, as sql/schema.sql creates them */
+enum
+{
+	Anum_lease_name = 1,
+	Anum_lease_role,
+	Anum_lease_ttl,
+	Anum_lease_grace,
+	Anum_lease_min_hold,
+	Anum_lease_late_commit,
+	Anum_lease_state,
+	Anum_lease_epoch,
+	Anum_lease_acquired_boot,
+	Anum_lease_acquired_at,
+	Anum_lease_deadline_boot,
+	Anum_lease_expires_at,
+	Anum_lease_reserved_boot,
+	Anum_lease_reserved_until,
+	Anum_lease_boot,
+	Anum_lease_holder,
+	Anum_lease_grant_ttl,
+	Anum_lease_successor,
+	Anum_lease_reason,
+	Anum_lease_metadata,
+	Natts_lease = Anum_lease_metadata
+};
+
+static const Oid column_types[Natts_lease] = {
+	[Anum_lease_name - 1] = TEXTOID,
+	[Anum_lease_role - 1] = REGROLEOID,
+	[Anum_lease_ttl - 1] = INT8OID,
+	[Anum_lease_grace - 1] = INT8OID,
+	[Anum_lease_min_hold - 1] = INT8OID,
+	[Anum_lease_late_commit - 1] = BOOLOID,
+	[Anum_lease_state - 1] = CHAROID,
+	[Anum_lease_epoch - 1] = INT8OID,
+	[Anum_lease_acquired_boot - 1] = INT8OID,
+	[Anum_lease_acquired_at - 1] = TIMESTAMPTZOID,
+	[Anum_lease_deadline_boot - 1] = INT8OID,
+	[Anum_lease_expires_at - 1] = TIMESTAMPTZOID,
+	[Anum_lease_reserved_boot - 1] = INT8OID,
+	[Anum_lease_reserved_until - 1] = TIMESTAMPTZOID,
+	[Anum_lease_boot - 1] = TEXTOID,
+	[Anum_lease_holder - 1] = TEXTOID,
+	[Anum_lease_grant_ttl - 1] = INT8OID,
+	[Anum_lease_successor - 1] = TEXTOID,
+	[Anum_lease_reason - 1] = TEXTOID,
+	[Anum_lease_metadata - 1] = JSONBOID
+};
+
+/*
+ * Our relations, looked up once and forgotten when one of them or a schema
+ * changes: DROP EXTENSION and a new CREATE EXTENSION may happen in between.
+ */
+static LeaseRelations relations_cache;
+static bool relations_cached = false;
+
+/*
+ * forget_relation is called for invalidations of relcache entries.
+ */
+static void
+forget_relation(Datum arg pg_attribute_unused(), Oid relid)
+{
+	if (!OidIsValid(relid) ||
+		relid == relations_cache.lease ||
+		relid == relations_cache.epoch ||
+		relid == relations_cache.origin)
+		relations_cached = false;
+}
+
+/*
+ * forget_schema is called when any schema was created, dropped or renamed.
+ */
+static void
+forget_schema(Datum arg pg_attribute_unused(),
+			  int cacheid pg_attribute_unused(),
+			  uint32 hashvalue pg_attribute_unused())
+{
+	relations_cached = false;
+}
+
+/*
+ * store_init registers the callbacks that keep the cache true.
+ */
+void
+store_init(void)
+{
+	CacheRegisterRelcacheCallback(forget_relation, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, forget_schema, (Datum) 0);
+}
+
+/*
+ * find_member looks up a relation of the extension by name.
+ *
+ * The name alone proves nothing: after DROP EXTENSION anybody who may create a
+ * schema can make relations of these names, with whatever in them.
+ */
+static Oid
+find_member(Oid extension, const char *name, Oid schema)
+{
+	Oid			relid = get_relname_relid(name, schema);
+
+	if (OidIsValid(relid) &&
+		getExtensionOfObject(RelationRelationId, relid) != extension)
+		return InvalidOid;
+	return relid;
+}
+
+/*
+ * find_relations looks up the relations of the extension and tells whether they
+ * are all there.
+ */
+static bool
+find_relations(LeaseRelations *relations)
+{
+	Oid			extension = get_extension_oid("lease", true);
+	Oid			schema = get_namespace_oid(LEASE_SCHEMA, true);
+
+	if (!OidIsValid(extension) || !OidIsValid(schema))
+		return false;
+	relations->lease = find_member(extension, "lease", schema);
+	relations->epoch = find_member(extension, "epoch", schema);
+	relations->origin = find_member(extension, "origin", schema);
+	return OidIsValid(relations->lease) &&
+		OidIsValid(relations->epoch) &&
+		OidIsValid(relations->origin);
+}
+
+/*
+ * store_get_relations looks up the relations of the extension or raises an
+ * error: a state that cannot be read is a refusal.
+ */
+void
+store_get_relations(LeaseRelations *relations)
+{
+	/* What is invalidated while we look has to be looked up again. */
+	while (!relations_cached)
+	{
+		relations_cached = true;
+		if (!find_relations(&relations_cache))
+		{
+			relations_cached = false;
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("extension \"lease\" is not installed in this database"),
+					 errdetail("Its tables are missing, so nothing can be decided about any lease."),
+					 errhint("DROP EXTENSION in a transaction that is guarded by no lease, or run CREATE EXTENSION lease.")));
+		}
+	}
+	*relations = relations_cache;
+}
+
+/*
+ * lock_lease locks lease.lease and tells which relation that is.  It may have been
+ * dropped, and made again, since we looked it up; that becomes known with the
+ * lock, and nothing more can happen to it then.
+ */
+static Oid
+lock_lease(LOCKMODE mode)
+{
+	LeaseRelations relations;
+
+	for (;;)
+	{
+		store_get_relations(&relations);
+		LockRelationOid(relations.lease, mode);
+		if (relations_cached && relations_cache.lease == relations.lease)
+			return relations.lease;
+		UnlockRelationOid(relations.lease, mode);
+	}
+}
+
+/*
+ * open_lease opens lease.lease and checks that it is the table that this
+ * library was built for.
+ */
+static Relation
+open_lease(LOCKMODE mode)
+{
+	Relation	rel = table_open(lock_lease(mode), NoLock);
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		matches = desc->natts == Natts_lease;
+
+	for (int i = 0; matches && i < Natts_lease; i++)
+		matches = TupleDescAttr(desc, i)->atttypid == column_types[i];
+	if (!matches)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension \"lease\" and its library are of different versions"),
+				 errhint("Run ALTER EXTENSION lease UPDATE, and reconnect.")));
+	return rel;
+}
+
+/*
+ * store_begin_write takes the lock on the table that a write needs, before the
+ * read that decides about it, so that no wait comes between decision and write.
+ */
+void
+store_begin_write(void)
+{
+	(void) lock_lease(RowExclusiveLock);
+}
+
+/*
+ * store_end_write gives that lock back, for a call that has written nothing.
+ */
+void
+store_end_write(void)
+{
+	LeaseRelations relations;
+
+	store_get_relations(&relations);
+	UnlockRelationOid(relations.lease, RowExclusiveLock);
+}
+
+/*
+ * slot_tuple returns the tuple in a buffer slot, still in its page.
+ */
+static HeapTuple
+slot_tuple(TupleTableSlot *slot)
+{
+	Assert(TTS_IS_BUFFERTUPLE(slot));
+	return ((BufferHeapTupleTableSlot *) slot)->base.tuple;
+}
+
+/*
+ * find_updater sets which running transaction has replaced a version: another
+ * one, or this one.  The buffer is locked.
+ */
+static void
+find_updater(HeapTupleHeader header, LeaseRow *row)
+{
+	TransactionId xmax;
+
+	row->updater = InvalidTransactionId;
+	row->replaced_here = false;
+	if ((header->t_infomask & HEAP_XMAX_INVALID) ||
+		HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask))
+		return;
+	xmax = HeapTupleHeaderGetUpdateXid(header);
+	if (TransactionIdIsCurrentTransactionId(xmax))
+		row->replaced_here = true;
+	else if (TransactionIdIsInProgress(xmax))
+		row->updater = xmax;
+}
+
+/*
+ * read_version judges the version in a slot and, if a snapshot shows it (or
+ * without a snapshot), copies it into a row.
+ */
+static bool
+read_version(TupleTableSlot *slot, Snapshot snapshot, LeaseRow *row)
+{
+	HeapTuple	tuple = slot_tuple(slot);
+	Buffer		buffer = ((BufferHeapTupleTableSlot *) slot)->buffer;
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+	HeapTuple	copy;
+	Datum		values[Natts_lease];
+	bool		nulls[Natts_lease];
+	bool		visible;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	visible = snapshot == NULL ||
+		HeapTupleSatisfiesVisibility(tuple, snapshot, buffer);
+	if (visible)
+	{
+		row->tid = tuple->t_self;
+		row->next_tid = tuple->t_data->t_ctid;
+		find_updater(tuple->t_data, row);
+	}
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	if (!visible)
+		return false;
+
+	/* The pin keeps the tuple's data; the copy outlives the pin. */
+	copy = heap_copytuple(tuple);
+	heap_deform_tuple(copy, desc, values, nulls);
+
+#define VALUE(column)	(values[Anum_lease_ ## column - 1])
+#define HAS(column)		(!nulls[Anum_lease_ ## column - 1])
+#define STRING(column)	(HAS(column) ? TextDatumGetCString(VALUE(column)) : NULL)
+#define INT64(column)	(HAS(column) ? DatumGetInt64(VALUE(column)) : 0)
+#define INSTANT(boot, wall) \
+	((StoredInstant) {INT64(boot), \
+		HAS(wall) ? DatumGetTimestampTz(VALUE(wall)) : 0})
+
+	row->name = STRING(name);
+	row->role = DatumGetObjectId(VALUE(role));
+	row->ttl = INT64(ttl);
+	row->grace = INT64(grace);
+	row->min_hold = INT64(min_hold);
+	row->late_commit = DatumGetBool(VALUE(late_commit));
+	row->state = (GrantState) DatumGetChar(VALUE(state));
+	row->epoch = INT64(epoch);
+	row->acquired = INSTANT(acquired_boot, acquired_at);
+	row->deadline = INSTANT(deadline_boot, expires_at);
+	row->reserved = INSTANT(reserved_boot, reserved_until);
+	row->boot = STRING(boot);
+	row->holder = STRING(holder);
+	row->grant_ttl = INT64(grant_ttl);
+	row->successor = STRING(successor);
+	row->reason = STRING(reason);
+	row->metadata = HAS(metadata) ? VALUE(metadata) : (Datum) 0;
+
+#undef VALUE
+#undef HAS
+#undef STRING
+#undef INT64
+#undef INSTANT
+
+	return true;
+}
+
+/*
+ * form_tuple makes a tuple of a row.
+ */
+static HeapTuple
+form_tuple(TupleDesc desc, const LeaseRow *row)
+{
+	Datum		values[Natts_lease] = {0};
+	bool		nulls[Natts_lease] = {false};
+	bool		granted = row->epoch != 0;
+	bool		reserved = row->successor != NULL;
+
+#define SET(column, value) \
+	(values[Anum_lease_ ## column - 1] = (value))
+#define SET_IF(condition, column, value) \
+	do { \
+		if (condition) \
+			SET(column, value); \
+		else \
+			nulls[Anum_lease_ ## column - 1] = true; \
+	} while (0)
+#define SET_STRING(column) \
+	SET_IF(row->column != NULL, column, CStringGetTextDatum(row->column))
+
+	SET(name, CStringGetTextDatum(row->name));
+	SET(role, ObjectIdGetDatum(row->role));
+	SET(ttl, Int64GetDatum(row->ttl));
+	SET(grace, Int64GetDatum(row->grace));
+	SET(min_hold, Int64GetDatum(row->min_hold));
+	SET(late_commit, BoolGetDatum(row->late_commit));
+	SET(state, CharGetDatum((char) row->state));
+	SET(epoch, Int64GetDatum(row->epoch));
+	SET_IF(granted, acquired_boot, Int64GetDatum(row->acquired.boot));
+	SET_IF(granted, acquired_at, TimestampTzGetDatum(row->acquired.wall));
+	SET_IF(granted, deadline_boot, Int64GetDatum(row->deadline.boot));
+	SET_IF(granted, expires_at, TimestampTzGetDatum(row->deadline.wall));
+	SET_IF(reserved, reserved_boot, Int64GetDatum(row->reserved.boot));
+	SET_IF(reserved, reserved_until, TimestampTzGetDatum(row->reserved.wall));
+	SET_STRING(boot);
+	SET_STRING(holder);
+	SET_IF(row->grant_ttl != 0, grant_ttl, Int64GetDatum(row->grant_ttl));
+	SET_STRING(successor);
+	SET_STRING(reason);
+	SET_IF(row->metadata != (Datum) 0, metadata, row->metadata);
+
+#undef SET
+#undef SET_IF
+#undef SET_STRING
+
+	return heap_form_tuple(desc, values, nulls);
+}
+
+/*
+ * find_version scans for the version of a lease that a snapshot shows.
+ */
+static bool
+find_version(const char *name, Snapshot snapshot, LeaseRow *row)
+{
+	Relation	rel;
+	Relation	index;
+	IndexScanDesc scan;
+	ScanKeyData key;
+	TupleTableSlot *slot;
+	bool		found = false;
+
+	rel = open_lease(AccessShareLock);
+	index = index_open(primary_key_index(rel), AccessShareLock);
+	slot = table_slot_create(rel, NULL);
+
+	/* The key column is COLLATE "C": another collation would miss rows. */
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_TEXTEQ,
+				CStringGetTextDatum(name));
+	key.sk_collation = C_COLLATION_OID;
+
+#if PG_VERSION_NUM >= 180000
+	scan = index_beginscan(rel, index, SnapshotAny, NULL, 1, 0);
+#else
+	scan = index_beginscan(rel, index, SnapshotAny, 1, 0);
+#endif
+	index_rescan(scan, &key, 1, NULL, 0);
+	while (!found && index_getnext_slot(scan, ForwardScanDirection, slot))
+		found = read_version(slot, snapshot, row);
+	index_endscan(scan);
+
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, AccessShareLock);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/*
+ * store_judge reads the clock and brings a row onto its scale.
+ */
+void
+store_judge(Reading *reading)
+{
+	clock_read(&reading->clock);
+	store_authority(&reading->row, &reading->clock, &reading->authority);
+	reading->at.tx = reading->clock.tx;
+	reading->at.now = reading->clock.now;
+}
+
+/*
+ * store_read reads the latest version of a lease that is committed or our own,
+ * and then the clock, and tells whether the lease exists.
+ */
+bool
+store_read(const char *name, Reading *reading)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	bool		found = find_version(name, snapshot, &reading->row);
+
+	UnregisterSnapshot(snapshot);
+	if (found)
+		store_judge(reading);
+	return found;
+}
+
+/*
+ * store_read_uncommitted reads the newest version that the transaction
+ * row->updater has made of a row, and tells whether there is one: not if that
+ * transaction deleted the lease, rolled back or has just ended.
+ */
+bool
+store_read_uncommitted(const LeaseRow *row, Reading *next)
+{
+	Relation	rel;
+	TupleTableSlot *slot;
+	LeaseRow	version = *row;
+	bool		found = false;
+
+	rel = open_lease(AccessShareLock);
+	slot = table_slot_create(rel, NULL);
+
+	/* It may have changed the row several times, also in subtransactions. */
+	while (TransactionIdIsValid(version.updater))
+	{
+		ItemPointerData tid = version.next_tid;
+
+		found = false;
+		if (ItemPointerEquals(&version.tid, &tid))
+			break;				/* it deleted the row */
+
+		/*
+		 * If it has rolled back since, the page may be gone, or hold another
+		 * tuple there.  A tuple's xmin never changes, so that the pin is
+		 * enough to read it.
+		 */
+		if (ItemPointerGetBlockNumber(&tid) >= RelationGetNumberOfBlocks(rel) ||
+			!table_tuple_fetch_row_version(rel, &tid, SnapshotAny, slot) ||
+			!TransactionIdEquals(HeapTupleHeaderGetXmin(slot_tuple(slot)->t_data),
+								 version.updater))
+			break;
+		found = read_version(slot, NULL, &version);
+	}
+
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, AccessShareLock);
+	if (found)
+	{
+		next->row = version;
+		store_judge(next);
+	}
+	return found;
+}
+
+/*
+ * store_snapshot_covers tells whether the snapshot that the caller works with
+ * shows all that was ever committed under the epochs before the given one, which
+ * is the current one.
+ *
+ * It does if it shows that epoch as granted: whoever made the grant had waited for
+ * COMMITs under the one before.  Under READ COMMITTED that is the snapshot of the
+ * statement, which matters only where one statement both acquires and guards.
+ *
+ * Under REPEATABLE READ and SERIALIZABLE what this transaction has done itself is
+ * left out.  If it has made the grant, its snapshot will do if that shows the
+ * version that was replaced, and as free: whoever released or revoked had waited,
+ * too.  COMMITs under a grant that merely expired may have ended since.
+ */
+bool
+store_snapshot_covers(const char *name, int64 epoch)
+{
+	LeaseRow	row;
+	Snapshot	snapshot;
+	SnapshotData before;
+	bool		found;
+
+	if (!IsolationUsesXactSnapshot())
+		return !ActiveSnapshotSet() ||
+			(find_version(name, GetActiveSnapshot(), &row) &&
+			 row.epoch == epoch);
+
+	snapshot = RegisterSnapshot(GetTransactionSnapshot());
+	before = *snapshot;
+	before.curcid = FirstCommandId;
+	found = find_version(name, &before, &row);
+	UnregisterSnapshot(snapshot);
+	if (!found)
+		return false;
+	return row.epoch == epoch ||
+		(row.replaced_here && row.state != GRANT_MADE);
+}
+
+/*
+ * store_read_all passes the latest version of every lease to a function, in
+ * the order of the table.
+ */
+void
+store_read_all(void (*receive) (const LeaseRow *row, void *arg), void *arg)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Relation	rel;
+	TableScanDesc scan;
+	TupleTableSlot *slot;
+	MemoryContext row_context;
+	MemoryContext caller_context;
+
+	rel = open_lease(AccessShareLock);
+	slot = table_slot_create(rel, NULL);
+
+	/* SnapshotAny for the same reason as in find_version. */
+	scan = table_beginscan(rel, SnapshotAny, 0, NULL);
+
+	/* From here on, what is allocated lives as long as a row. */
+	row_context = AllocSetContextCreate(CurrentMemoryContext, "lease row",
+										ALLOCSET_SMALL_SIZES);
+	caller_context = MemoryContextSwitchTo(row_context);
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		LeaseRow	row;
+
+		CHECK_FOR_INTERRUPTS();
+		if (read_version(slot, snapshot, &row))
+			receive(&row, arg);
+		MemoryContextReset(row_context);
+	}
+
+	MemoryContextSwitchTo(caller_context);
+	MemoryContextDelete(row_context);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, AccessShareLock);
+	UnregisterSnapshot(snapshot);
+}
+
+/*
+ * insert_index_entries makes index entries for a new version.  A renewal is
+ * HOT and needs none; this is for new leases and for full pages.
+ */
+static void
+insert_index_entries(Relation rel, TupleTableSlot *slot)
+{
+	EState	   *estate = CreateExecutorState();
+	ResultRelInfo *info = makeNode(ResultRelInfo);
+
+	InitResultRelInfo(info, rel, 0, NULL, 0);
+	ExecOpenIndices(info, false);
+#if PG_VERSION_NUM >= 160000
+	(void) ExecInsertIndexTuples(info, slot, estate, false, false, NULL, NIL,
+								 false);
+#else
+	(void) ExecInsertIndexTuples(info, slot, estate, false, false, NULL, NIL);
+#endif
+	ExecCloseIndices(info);
+	FreeExecutorState(estate);
+}
+
+/*
+ * store_insert inserts a new lease.  The caller holds the lease's fence lock
+ * exclusively, so nobody else inserts the same name through us.
+ */
+void
+store_insert(const LeaseRow *row)
+{
+	Relation	rel;
+	TupleTableSlot *slot;
+
+	rel = open_lease(RowExclusiveLock);
+	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+	ExecStoreHeapTuple(form_tuple(RelationGetDescr(rel), row), slot, true);
+
+	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
+	insert_index_entries(rel, slot);
+
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+}
+
+/*
+ * write_succeeded judges the result of an update or delete: false means that
+ * somebody has replaced the version meanwhile and the caller has to read and
+ * decide again.
+ */
+static bool
+write_succeeded(TM_Result result)
+{
+	switch (result)
+	{
+		case TM_Ok:
+			return true;
+		case TM_Updated:
+		case TM_Deleted:
+			return false;
+		case TM_SelfModified:
+
+			/*
+			 * By hand, in a command that calls us: reading again shows no
+			 * more.
+			 */
+			ereport(ERROR,
+					(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+					 errmsg("row of lease.lease was already changed by the present command")));
+			break;
+		case TM_Invisible:
+		case TM_BeingModified:
+		case TM_WouldBlock:
+			break;
+	}
+	elog(ERROR, "unexpected result of a write to lease.lease: %d",
+		 (int) result);
+	return false;				/* keep compiler quiet */
+}
+
+/*
+ * store_update replaces the version that was read into a row by what the row
+ * says now.  False means that somebody else was faster.
+ *
+ * If another transaction replaces the version between the caller's read and
+ * this call, we wait for it here, under the lock_timeout that the caller has
+ * set for that.
+ */
+bool
+store_update(LeaseRow *row)
+{
+	Relation	rel;
+	TupleTableSlot *slot;
+	TM_Result	result;
+	TM_FailureData failure;
+	LockTupleMode lockmode;
+	TU_UpdateIndexes update_indexes;
+	const bool	wait = true;
+
+	rel = open_lease(RowExclusiveLock);
+	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+	ExecStoreHeapTuple(form_tuple(RelationGetDescr(rel), row), slot, true);
+
+	result = table_tuple_update(rel, &row->tid, slot, GetCurrentCommandId(true),
+								InvalidSnapshot, InvalidSnapshot, wait,
+								&failure, &lockmode, &update_indexes);
+	if (write_succeeded(result))
+	{
+		if (update_indexes != TU_None)
+			insert_index_entries(rel, slot);
+		row->tid = slot->tts_tid;
+		CommandCounterIncrement();
+	}
+
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, NoLock);
+	return result == TM_Ok;
+}
+
+/*
+ * store_delete deletes the version that was read into a row.  False means that
+ * somebody else was faster.
+ */
+bool
+store_delete(const LeaseRow *row)
+{
+	Relation	rel;
+	ItemPointerData tid = row->tid;
+	TM_Result	result;
+	TM_FailureData failure;
+	const bool	wait = true;
+	const bool	changing_partition = false;
+
+	rel = open_lease(RowExclusiveLock);
+	result = table_tuple_delete(rel, &tid, GetCurrentCommandId(true),
+								InvalidSnapshot, InvalidSnapshot, wait,
+								&failure, changing_partition);
+	if (write_succeeded(result))
+		CommandCounterIncrement();
+	table_close(rel, NoLock);
+	return result == TM_Ok;
+}
+
+/*
+ * store_authority brings what a row says onto the scale of a clock's reading.
+ */
+void
+store_authority(const LeaseRow *row, const Clock *clock, Authority *authority)
+{
+	authority->state = row->state;
+	authority->epoch = row->epoch;
+	authority->holder = row->holder ? row->holder : "";
+	authority->acquired = clock_localize(clock, row->boot, &row->acquired);
+	authority->deadline = clock_localize(clock, row->boot, &row->deadline);
+	authority->successor = row->successor;
+	authority->reserved_until = clock_localize(clock, row->boot, &row->reserved);
+	authority->grace = row->grace;
+	authority->min_hold = row->min_hold;
+	authority->late_commit = row->late_commit;
+}

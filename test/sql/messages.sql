@@ -1,0 +1,157 @@
+--
+-- messages: what the errors say.
+--
+-- Each names the lease, the epoch that was expected and the one that is, the holder and
+-- the times, and says what to do next (section 5.6 of the contract).
+--
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS lease;
+RESET client_min_messages;
+
+SELECT lease.create('m', ttl => '1 hour'), lease.create('m/new'), lease.raise_floor(1000000) \g /dev/null
+SELECT epoch FROM lease.acquire('m', 'host-a/100') \gset
+CREATE TABLE guarded (x int);
+SELECT lease.protect('guarded', 'm');
+
+-- complain shows the error of a command, with epochs, times and durations replaced.
+CREATE FUNCTION complain(sql text, epoch bigint DEFAULT NULL, later bigint DEFAULT NULL)
+	RETURNS TABLE (field text, value text) LANGUAGE plpgsql AS $$
+DECLARE
+	state text;
+	message text;
+	detail text;
+	hint text;
+	context text;
+	table_name text;
+	schema_name text;
+BEGIN
+	BEGIN
+		EXECUTE sql;
+		RETURN;
+	EXCEPTION WHEN OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT,
+			context = PG_EXCEPTION_CONTEXT, table_name = TABLE_NAME, schema_name = SCHEMA_NAME;
+	END;
+	-- Only what the extension adds to the context.
+	context := substring(context FROM '(write to table [^\n]*)');
+	FOR field, value IN
+		SELECT * FROM (VALUES ('sqlstate', state), ('message', message), ('detail', detail), ('hint', hint),
+			('context', context), ('table', nullif(concat_ws('.', nullif(schema_name, ''), nullif(table_name, '')), ''))) AS v(f, v)
+		WHERE v <> ''
+	LOOP
+		value := regexp_replace(value, '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?[+-][\d:]+', '<time>', 'g');
+		value := regexp_replace(value, '\m\d+\.\d{3} s', '<n> s', 'g');
+		value := replace(value, coalesce(epoch::text, '?'), '<epoch>');
+		value := replace(value, coalesce(later::text, '?'), '<later>');
+		RETURN NEXT;
+	END LOOP;
+END;
+$$;
+
+\pset format unaligned
+\pset tuples_only
+\pset fieldsep ': '
+
+-- LS004, no token
+SELECT * FROM complain('INSERT INTO guarded VALUES (1)');
+SELECT * FROM complain('TRUNCATE guarded');
+
+-- LS005, no such lease
+SELECT * FROM complain($$SELECT lease.acquire('none', 'a')$$);
+SELECT * FROM complain($$SELECT lease.guard('none', 1)$$);
+SELECT * FROM complain($$SELECT lease.protect('guarded', 'none')$$);
+
+-- LS002, expired
+SET lease.clock_offset = '3600 s';
+SELECT * FROM complain(format('SELECT lease.guard(%L, %s)', 'm', :epoch), :epoch);
+RESET lease.clock_offset;
+
+-- LS001, superseded
+SELECT lease.release('m', :epoch) \g /dev/null
+SELECT epoch AS later FROM lease.acquire('m', 'host-b/200') \gset
+SELECT * FROM complain(format('SELECT lease.guard(%L, %s)', 'm', :epoch), :epoch, :later);
+
+-- LS003, not held: released, revoked for a reason and for none, never granted
+SELECT lease.release('m', :later) \g /dev/null
+SELECT * FROM complain(format('SELECT lease.guard(%L, %s)', 'm', :later), :later);
+SELECT epoch AS later FROM lease.acquire('m', 'host-b/200') \gset
+SELECT lease.revoke('m', 'host-b is to be shut down') \g /dev/null
+SELECT * FROM complain(format('SELECT lease.guard(%L, %s)', 'm', :later), :later);
+SELECT epoch AS later FROM lease.acquire('m', 'host-b/200') \gset
+SELECT lease.revoke('m') \g /dev/null
+SELECT * FROM complain(format('SELECT lease.guard(%L, %s)', 'm', :later), :later);
+SELECT * FROM complain(format('SELECT lease.guard(%L, %s)', 'm', :later + 1), :later + 1, :later);
+SELECT * FROM complain($$SELECT lease.guard('m/new', 9223372036854775807)$$);
+
+-- At COMMIT the error is the same; its context says that it is COMMIT that was refused.
+\pset format aligned
+\pset tuples_only off
+SELECT epoch FROM lease.acquire('m', 'host-c/300') \gset
+\set VERBOSITY sqlstate
+BEGIN;
+SELECT lease.guard('m', :epoch);
+SELECT lease.revoke('m') = :epoch AS revoked;
+COMMIT;
+SELECT replace(:'LAST_ERROR_MESSAGE', :'epoch', '<epoch>') AS message;
+\set VERBOSITY default
+\pset format unaligned
+\pset tuples_only
+
+-- Setting up
+SELECT * FROM complain($$SELECT lease.create('m')$$);
+SELECT * FROM complain($$SELECT lease.drop('m')$$, :epoch);
+SELECT lease.revoke('m') \g /dev/null
+SELECT * FROM complain($$SELECT lease.drop('m')$$);
+SELECT * FROM complain($$SELECT lease.protect('guarded', 'm/new')$$);
+SELECT * FROM complain($$SELECT lease.unprotect('pg_class')$$);
+SELECT * FROM complain($$SELECT lease.create('not a name')$$);
+SELECT * FROM complain($$SELECT lease.create('m/2', ttl => '1 month')$$);
+SELECT * FROM complain($$SELECT lease.create('m/2', ttl => '-1 s')$$);
+SELECT * FROM complain($$SELECT lease.create('m/2', grace => '-1 s')$$);
+SELECT * FROM complain($$SELECT lease.create('m/2', ttl => '200 years'::interval - '200 years' + '73050 days')$$);
+
+-- Acting
+SELECT * FROM complain($$SELECT lease.guard('m', 0)$$);
+SELECT * FROM complain($$SELECT lease.acquire('m', 'a', metadata => to_jsonb(repeat('x', 2000)))$$);
+SELECT * FROM complain($$SELECT lease.release('m', 1, reserve => '1 min')$$);
+SELECT * FROM complain($$SELECT lease.acquire_many((SELECT array_agg('x' || i) FROM generate_series(1, 1001) i), 'a')$$);
+SELECT * FROM complain($$DO 'BEGIN WHILE clock_timestamp() < now() + interval ''20 ms'' LOOP PERFORM pg_sleep(0.005); END LOOP; PERFORM lease.acquire(''m/new'', ''a'', ''10 ms''); END'$$);
+BEGIN READ ONLY;
+SELECT * FROM complain($$SELECT lease.acquire('m', 'a')$$);
+COMMIT;
+
+-- Privileges
+CREATE ROLE regress_messages;
+CREATE ROLE regress_messages_team;
+SELECT lease.allow('regress_messages'), lease.alter('m', role => 'regress_messages_team') \g /dev/null
+SET ROLE regress_messages;
+SELECT * FROM complain($$SELECT lease.acquire('m', 'a')$$);
+RESET ROLE;
+SELECT lease.disallow('regress_messages') \g /dev/null
+DROP ROLE regress_messages, regress_messages_team;
+SELECT * FROM complain($$SELECT lease.acquire('m', 'a')$$);
+
+-- The connection's tokens
+SELECT lease.alter('m', role => current_user::regrole) \g /dev/null
+SELECT epoch FROM lease.acquire('m', 'host-c/300') \gset
+\c -reuse-previous=on "options='-c lease.token=m=17,'"
+SELECT * FROM complain('INSERT INTO guarded VALUES (1)');
+\c -reuse-previous=on "options='-c lease.token=m=9223372036854775807'"
+SELECT * FROM complain('INSERT INTO guarded VALUES (1)', :epoch);
+
+-- LS007, exhausted
+SELECT last_value AS before FROM lease.epoch \gset
+SELECT setval('lease.epoch', 9223372036854775807) \g /dev/null
+SELECT * FROM complain($$SELECT lease.acquire('m/new', 'a')$$);
+SELECT setval('lease.epoch', :before) \g /dev/null
+
+\pset format aligned
+\pset tuples_only off
+
+-- A guard that guards nothing: a warning. So is a step of the wall clock; it has a
+-- number that cannot be shown.
+SELECT lease.guard('m', :epoch);
+
+DROP TABLE guarded;
+DROP FUNCTION complain;
+SELECT lease.drop('m', force => true), lease.drop('m/new') \g /dev/null

@@ -1,0 +1,216 @@
+# Dump and restore.  G2, G4, O2.
+#
+# By the owner of the database, who is no superuser (the extension is a trusted one),
+# and by a superuser; as a script and as an archive; and of what was restored once
+# more.  Leases, settings, grants and fences come back as they were.  The first epoch
+# after that is greater than every epoch that was ever told in the database the dump
+# was made of, also after the dump: the two are branches of one history, and a token
+# of one must never be valid for a grant of the other.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use LeaseTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('dump');
+$node->init;
+$node->start;
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE keeper LOGIN;
+	CREATE ROLE scheduler LOGIN;
+	GRANT scheduler TO keeper;
+	CREATE DATABASE source OWNER keeper;
+});
+
+my @status = (
+	'SELECT name, role, state, epoch, holder, acquired_at, expires_at, available_at,'
+	  . ' last_end, successor, reason, metadata, ttl, grace, min_hold, late_commit'
+	  . ' FROM lease.status ORDER BY name',
+	'SELECT * FROM lease.fence ORDER BY rel::text',
+	'SELECT * FROM work ORDER BY 1, 2',
+	'SELECT * FROM parts ORDER BY 1, 2',
+);
+
+# in_database(DATABASE, USER, SQL) runs a script and returns its output.
+sub in_database
+{
+	my ($database, $user, $sql) = @_;
+
+	return $node->safe_psql($database, $sql,
+		connstr => $node->connstr($database) . " user=$user");
+}
+
+# everything(DATABASE) is all there is to be seen in a database.
+sub everything
+{
+	my ($database) = @_;
+
+	return join "\n", map { $node->safe_psql($database, $_) } @status;
+}
+
+# error_of(DATABASE, SQL) returns the SQLSTATE with which a script fails.
+sub error_of
+{
+	my ($database, $sql) = @_;
+
+	return session($node, database => $database)->query($sql)->{sqlstate};
+}
+
+in_database(
+	'source', 'keeper', q{
+	CREATE EXTENSION lease;
+	CREATE TABLE work (epoch bigint, who text);
+	CREATE TABLE parts (part int, who text) PARTITION BY LIST (part);
+	CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
+	INSERT INTO work SELECT i, 'before' FROM generate_series(1, 3) AS i;
+	INSERT INTO parts VALUES (1, 'before');
+
+	SELECT lease.create('held', ttl => '10 min', grace => '1 min', late_commit => true);
+	SELECT lease.create('scheduled', ttl => '1 day', role => 'scheduler');
+	SELECT lease.create('released', min_hold => '1 min');
+	SELECT lease.create('reserved');
+	SELECT lease.create('revoked');
+	SELECT lease.create('never');
+	SELECT lease.protect('work', 'held'), lease.protect('parts', 'scheduled', always => true);
+});
+
+# Each grant in a transaction of its own, and one that is rolled back
+my $scheduled = in_database('source', 'keeper',
+	"SELECT epoch FROM lease.acquire('scheduled', 'S')");
+my $rolled_back = in_database('source', 'keeper',
+	"BEGIN; SELECT epoch FROM lease.acquire('never', 'N'); ROLLBACK");
+foreach my $lease ('released', 'reserved', 'revoked')
+{
+	my $epoch = in_database('source', 'keeper',
+		"SELECT epoch FROM lease.acquire('$lease', 'R')");
+	in_database('source', 'keeper',
+		$lease eq 'released'   ? "SELECT lease.release('released', $epoch)"
+		: $lease eq 'reserved' ? "SELECT lease.release('reserved', $epoch, 'next', '1 hour')"
+		:                        "SELECT lease.revoke('revoked', 'because')");
+}
+my $held = in_database('source', 'keeper',
+	q{SELECT epoch FROM lease.acquire('held', 'H', metadata => '{"pid": 42}')});
+cmp_ok($held, '>', $rolled_back, 'epochs in the source grow');
+
+my $dumps = PostgreSQL::Test::Utils::tempdir;
+my $before = everything('source');
+my $told = $held;    # the highest epoch that was told on any branch
+
+# copy(SOURCE, TARGET, USER, FORMAT) dumps a database and restores it into another.
+sub copy
+{
+	my ($source, $target, $user, $format) = @_;
+	my $file = "$dumps/$target";
+	my $port = $node->port;
+	my @who = ('-h', $node->host, '-p', $port, '-U', $user);
+
+	$node->safe_psql('postgres', "CREATE DATABASE $target OWNER keeper");
+	command_ok([ 'pg_dump', @who, '-F', $format, '-f', $file, $source ],
+		"$user dumps $source (format $format)");
+	command_ok(
+		$format eq 'p'
+		? [ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', @who, '-f', $file, '-d', $target ]
+		: [ 'pg_restore', '--exit-on-error', @who, '-d', $target, $file ],
+		"$user restores it into $target");
+	return;
+}
+
+# check(TARGET, USER) looks at what was restored, and acquires in it.
+sub check
+{
+	my ($target, $user) = @_;
+
+	is(everything($target), $before, "$target is as the source was");
+
+	is(error_of($target, "INSERT INTO work VALUES (0, 'X')"),
+		'LS004', 'its fences stand');
+	is(error_of($target, "INSERT INTO parts_1 VALUES (1, 'X')"),
+		'LS004', 'also around partitions');
+	is(error_of($target, 'TRUNCATE parts_1'), 'LS004', 'and against TRUNCATE');
+	is( error_of(
+			$target,
+			"BEGIN; SELECT lease.guard('held', $held);"
+			  . " INSERT INTO work VALUES ($held, 'H'); ROLLBACK"),
+		'',
+		'what was held there is held here');
+	is( error_of($target, "SELECT lease.guard('never', $rolled_back)"),
+		'LS003', 'what was told in a transaction that rolled back is nothing');
+
+	# A grant here, after more of them there
+	my $there = in_database('source', 'keeper',
+		"SELECT epoch FROM lease.acquire('held', 'H', reclaim => true)");
+	$told = $there if $there > $told;
+	my $here = in_database($target, $user,
+		"SELECT epoch FROM lease.acquire('never', 'N')");
+	cmp_ok($here, '>', $told, 'the next epoch is greater than all that were ever told');
+	$told = $here;
+	is(error_of($target, "SELECT lease.guard('held', $there)"),
+		'LS003', 'an epoch that was told there after the dump is nothing here');
+
+	my $again = in_database($target, $user,
+		"SELECT epoch FROM lease.acquire('held', 'H', reclaim => true)");
+	is($again, $told + 1, 'epochs go on from there one by one');
+	$told = $again;
+	foreach my $old ($held, $there)
+	{
+		is(error_of($target, "SELECT lease.guard('held', $old)"),
+			'LS001', "epoch $old is superseded here");
+	}
+	is( error_of(
+			$target,
+			"BEGIN; SELECT lease.guard('held', $again);"
+			  . " INSERT INTO work VALUES ($again, 'H'); COMMIT"),
+		'',
+		'and the new one can write');
+	return;
+}
+
+copy('source', 'by_owner', 'keeper', 'p');
+my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
+copy('source', 'by_superuser', $superuser, 'c');
+check('by_owner', 'keeper');
+is( in_database(
+		'by_owner', 'keeper', "SELECT lease.alter('held', grace => '2 min')"),
+	'',
+	'the owner of the database administers it');
+check('by_superuser', $superuser);
+
+# A copy of a copy
+$before = everything('by_owner');
+$held = in_database('by_owner', 'keeper',
+	"SELECT epoch FROM lease.status WHERE name = 'held'");
+copy('by_owner', 'again', 'keeper', 'c');
+is(everything('again'), $before, 'a copy of a copy is as its source was');
+my $first = in_database('again', 'keeper',
+	"SELECT epoch FROM lease.acquire('held', 'H', reclaim => true)");
+cmp_ok($first, '>', $told, 'and its epochs are greater again');
+
+# The files of a template database: another way to copy one.  Here eight sessions
+# make the first grants on the new branch at once.
+$node->safe_psql('postgres', 'CREATE DATABASE cloned TEMPLATE again OWNER keeper');
+$node->safe_psql('cloned', 'CREATE TABLE told (epoch bigint)');
+append_to_file("$dumps/grant.sql",
+	"SET lease.auto_create = on;\nINSERT INTO told SELECT epoch"
+	  . " FROM lease.acquire('C' || :client_id, 'C', reclaim => true);\n");
+$node->command_ok(
+	[
+		'pgbench', '-n', '-c', '8', '-t', '10', '-U', $superuser, '-f',
+		"$dumps/grant.sql", 'cloned'
+	],
+	'eight sessions acquire in a clone');
+my $other = in_database('again', 'keeper',
+	"SELECT epoch FROM lease.acquire('held', 'H', reclaim => true)");
+is( $node->safe_psql('cloned',
+		"SELECT count(*), count(DISTINCT epoch), min(epoch) > $other FROM told"),
+	'80|80|t',
+	'no epoch twice, and none of the template');
+
+$node->stop;
+done_testing();
