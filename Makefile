@@ -18,12 +18,14 @@ OBJS = \
 	src/lease.o \
 	src/clock.o \
 	src/lock.o \
+	src/catalog.o \
 	src/store.o \
 	src/epoch.o \
 	src/role.o \
 	src/args.o \
 	src/token.o \
 	src/authority.o \
+	src/change.o \
 	src/grant.o \
 	src/guard.o \
 	src/fence.o \

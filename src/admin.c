@@ -5,7 +5,7 @@
  *
  * Create, drop and those changes of settings on which a COMMIT or a takeover
  * under way may rely (role, late_commit) take the lease's fence lock, like
- * everything that ends a grant; see grant.c.  Other changes of settings are
+ * everything that ends a grant; see change.c.  Other changes of settings are
  * plain updates, like a renewal.
  *
  * Copyright (c) 2026, the lease developers
@@ -26,6 +26,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
+#include "change.h"
 #include "epoch.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -70,6 +71,30 @@ settings_arguments(FunctionCallInfo fcinfo, LeaseRow *row)
 }
 
 /*
+ * create_lease creates a lease, unless it is busy.  That it exists is an error.
+ */
+static bool
+create_lease(const LeaseRow *row, int *blocker)
+{
+	Reading		existing;
+
+	/* Under this lock nobody else creates it. */
+	if (!change_take_fence(row->name, blocker))
+		return false;
+	if (store_read(row->name, &existing))
+	{
+		change_drop_fence(row->name);
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("lease \"%s\" already exists", row->name),
+				 errhint("Change its settings with lease.alter().")));
+	}
+	store_insert(row);
+	guard_note_change();
+	return true;
+}
+
+/*
  * lease_create: lease.create(name, ttl, grace, min_hold, role, late_commit)
  */
 Datum
@@ -92,8 +117,8 @@ lease_create(PG_FUNCTION_ARGS)
 	arg_begin_write("lease.create()");
 	grant_default_row(name, &row);
 	settings_arguments(fcinfo, &row);
-	grant_begin_write(name);
-	if (!grant_create(&row, &blocker))
+	change_begin(name);
+	if (!create_lease(&row, &blocker))
 		lock_report_bound(name, blocker);
 	PG_RETURN_VOID();
 }
@@ -111,7 +136,7 @@ read_for_change(const char *name, bool fence, Reading *reading)
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (fence && !grant_take_fence(name, &blocker))
+		if (fence && !change_take_fence(name, &blocker))
 			lock_report_bound(name, blocker);
 		if (!store_read(name, reading))
 			guard_raise_unknown(name);
@@ -119,8 +144,8 @@ read_for_change(const char *name, bool fence, Reading *reading)
 		if (!TransactionIdIsValid(reading->row.updater))
 			return;
 		if (fence)
-			grant_drop_fence(name);
-		if (!grant_await_updater(&reading->row, &blocker))
+			change_drop_fence(name);
+		if (!change_await_updater(&reading->row, &blocker))
 			lock_report_bound(name, blocker);
 	}
 }
@@ -137,7 +162,7 @@ lease_alter(PG_FUNCTION_ARGS)
 
 	arg_begin_write("lease.alter()");
 
-	grant_begin_write(name);
+	change_begin(name);
 	for (;;)
 	{
 		/* Whoever may not, or asks for what cannot be, takes no fence lock. */
@@ -148,10 +173,10 @@ lease_alter(PG_FUNCTION_ARGS)
 			read_for_change(name, true, &reading);
 			settings_arguments(fcinfo, &reading.row);
 		}
-		if (grant_write(&reading.row))
+		if (change_write(&reading.row))
 			break;
 		if (fence)
-			grant_drop_fence(name);
+			change_drop_fence(name);
 	}
 	PG_RETURN_VOID();
 }
@@ -232,16 +257,16 @@ lease_drop(PG_FUNCTION_ARGS)
 	Reading		reading;
 
 	arg_begin_write("lease.drop()");
-	grant_begin_write(name);
+	change_begin(name);
 	read_for_change(name, false, &reading);
 	for (;;)
 	{
 		read_for_change(name, true, &reading);
 		if (!force)
 			check_droppable(&reading);
-		if (grant_remove(&reading.row))
+		if (change_remove(&reading.row))
 			break;
-		grant_drop_fence(name);
+		change_drop_fence(name);
 	}
 
 	/* A holder must not find its grant alive again after a crash. */

@@ -36,6 +36,7 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xlog.h"
+#include "catalog.h"
 #include "clock.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
@@ -44,7 +45,6 @@
 #include "lock.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "store.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
 
@@ -187,7 +187,7 @@ next_epoch(Oid sequence)
  * never back.  The origin lock is held exclusively.
  */
 static void
-lift(const LeaseRelations *relations, const SequenceState *epochs, int64 above)
+lift(const Catalog *relations, const SequenceState *epochs, int64 above)
 {
 	Clock		clock;
 	int64		target;
@@ -209,7 +209,7 @@ lift(const LeaseRelations *relations, const SequenceState *epochs, int64 above)
 int64
 epoch_draw(int64 above)
 {
-	LeaseRelations relations;
+	Catalog		relations;
 	SequenceState origin;
 	SequenceState epochs;
 	LOCKTAG		tag;
@@ -217,7 +217,7 @@ epoch_draw(int64 above)
 	int64		here;
 	int64		epoch = 0;
 
-	store_get_relations(&relations);
+	catalog_get(&relations);
 	here = compute_origin(relations.epoch);
 	lock_tag_origin(&tag);
 
@@ -268,13 +268,13 @@ epoch_draw(int64 above)
 int64
 epoch_raise(int64 floor)
 {
-	LeaseRelations relations;
+	Catalog		relations;
 	SequenceState epochs;
 	SequenceState origin;
 	LOCKTAG		tag;
 	int64		result;
 
-	store_get_relations(&relations);
+	catalog_get(&relations);
 	lock_tag_origin(&tag);
 	lock_take(&tag, ExclusiveLock);
 

@@ -1,28 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * grant.c
- *	  Acquire, renew, release, revoke: the protocol.
+ *	  Acquire, renew, release, revoke.
  *
  * Each operation reads the row, decides with authority.c and, if the answer is
- * yes, writes the row.  If the answer is no, it leaves no trace: no transaction
- * id, no row version, no lock.
- *
- * Locks.  Whatever ends or replaces a grant (acquire, release, revoke, and in
- * admin.c create, drop and changes of role or late_commit) takes the lease's
- * fence lock exclusively to the end of the transaction, decides again under it,
- * and drops it at once if the answer is no.  It is what a COMMIT under the grant
- * takes in share mode (guard.c).  A renewal takes no lock: it only prolongs the
- * grant that is there, and any number of them must not fill the lock table.
- * Between writers of one row, the row's xmax is the lock.
+ * yes, writes the row, in the steps of change.c.  If the answer is no, it leaves
+ * no trace: no transaction id, no row version, no lock.
  *
  * Before acquire waits for anything, it looks at the row's uncommitted version,
  * if there is one: if a running transaction has made or renewed a grant that
  * is live, that is the answer.  It waits, with a bound, only for a transaction
  * whose change is over, too.
- *
- * Nobody keeps the fence lock while waiting for a transaction that has changed the
- * row: it may be one that renewed and is about to COMMIT under its grant, for
- * which it needs that lock, too.
  *
  * After every wait both the row and the clock are read again.  Waiting never
  * lengthens anyone's authority: a deadline is counted from the start of the
@@ -40,6 +28,7 @@
 #include "access/transam.h"
 #include "authority.h"
 #include "catalog/pg_proc.h"
+#include "change.h"
 #include "clock.h"
 #include "epoch.h"
 #include "grant.h"
@@ -51,9 +40,6 @@
 #include "role.h"
 #include "store.h"
 #include "utils/acl.h"
-
-/* A step of the wall clock that is worth a warning, in microseconds */
-#define CLOCK_STEP_WARNING	USECS_PER_SEC
 
 /* Settings of a lease that is created without any, in microseconds */
 #define DEFAULT_TTL			(INT64CONST(30) * USECS_PER_SEC)
@@ -145,109 +131,6 @@ read_known_lease(const char *name, Reading *reading)
 }
 
 /*
- * grant_take_fence takes the lease's fence lock exclusively, waiting for COMMITs
- * under way with a bound; if in vain, it tells who is in the way.
- */
-bool
-grant_take_fence(const char *name, int *blocker)
-{
-	LOCKTAG		tag;
-
-	lock_tag_fence(&tag, name);
-	if (lock_take_bounded(&tag, ExclusiveLock))
-		return true;
-	*blocker = lock_holder(&tag, ExclusiveLock);
-	return false;
-}
-
-/*
- * grant_drop_fence gives back the lock for a call that changed nothing.
- */
-void
-grant_drop_fence(const char *name)
-{
-	LOCKTAG		tag;
-
-	lock_tag_fence(&tag, name);
-	lock_drop(&tag, ExclusiveLock);
-}
-
-/*
- * grant_await_updater waits for the transaction that has replaced a version,
- * with a bound; if in vain, it tells who that is.
- */
-bool
-grant_await_updater(const LeaseRow *row, int *blocker)
-{
-	if (lock_await_transaction(row->updater))
-		return true;
-	*blocker = lock_transaction_pid(row->updater);
-	return false;
-}
-
-/*
- * begin_write calls store_begin_write for lock_run_bounded.
- */
-static bool
-begin_write(void *arg pg_attribute_unused())
-{
-	store_begin_write();
-	return true;
-}
-
-/*
- * grant_begin_write prepares for a write: whoever has locked the whole table is
- * waited for now, with a bound, and not between the decision and the write.
- */
-void
-grant_begin_write(const char *name)
-{
-	(void) lock_run_bounded(name, begin_write, NULL);
-}
-
-/*
- * update_row calls store_update for lock_run_bounded.
- */
-static bool
-update_row(void *arg)
-{
-	return store_update((LeaseRow *) arg);
-}
-
-/*
- * delete_row calls store_delete for lock_run_bounded.
- */
-static bool
-delete_row(void *arg)
-{
-	return store_delete((LeaseRow *) arg);
-}
-
-/*
- * grant_write writes a row, or returns false if somebody was faster.
- */
-bool
-grant_write(LeaseRow *row)
-{
-	if (!lock_run_bounded(row->name, update_row, row))
-		return false;
-	guard_note_change();
-	return true;
-}
-
-/*
- * grant_remove deletes a row, or returns false if somebody was faster.
- */
-bool
-grant_remove(LeaseRow *row)
-{
-	if (!lock_run_bounded(row->name, delete_row, row))
-		return false;
-	guard_note_change();
-	return true;
-}
-
-/*
  * grant_default_row makes the row of a lease that nobody has set up.
  */
 void
@@ -258,74 +141,6 @@ grant_default_row(const char *name, LeaseRow *row)
 	row->role = GetUserId();
 	row->ttl = DEFAULT_TTL;
 	row->state = GRANT_NONE;
-}
-
-/*
- * grant_create creates a lease, unless it is busy.  That it exists is an error.
- */
-bool
-grant_create(const LeaseRow *row, int *blocker)
-{
-	Reading		existing;
-
-	/* Under this lock nobody else creates it. */
-	if (!grant_take_fence(row->name, blocker))
-		return false;
-	if (store_read(row->name, &existing))
-	{
-		grant_drop_fence(row->name);
-		ereport(ERROR,
-				(errcode(ERRCODE_DUPLICATE_OBJECT),
-				 errmsg("lease \"%s\" already exists", row->name),
-				 errhint("Change its settings with lease.alter().")));
-	}
-	store_insert(row);
-	guard_note_change();
-	return true;
-}
-
-/*
- * warn_of_step warns if the wall clock was stepped since a row was written.
- */
-static void
-warn_of_step(const Reading *reading)
-{
-	const LeaseRow *row = &reading->row;
-	int64		step;
-
-	if (row->epoch == 0)
-		return;
-	step = clock_step(&reading->clock, row->boot, &row->deadline);
-	if (step > CLOCK_STEP_WARNING || step < -CLOCK_STEP_WARNING)
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("the server's wall clock has been stepped by %+.3f s since lease \"%s\" was last changed",
-						(double) step / USECS_PER_SEC, row->name),
-				 errdetail("Grants are measured on the boot clock and are not affected; expires_at follows the stepped clock.")));
-}
-
-/*
- * rebase brings the instants of a row onto the present boot clock if another
- * boot wrote them, as one row knows one clock only.  To be called before any
- * of them is set.
- */
-static void
-rebase(Reading *reading)
-{
-	const Clock *clock = &reading->clock;
-	LeaseRow   *row = &reading->row;
-
-	warn_of_step(reading);
-	if (clock->boot && row->boot && strcmp(clock->boot, row->boot) == 0)
-		return;
-	if (row->epoch != 0)
-	{
-		row->acquired = clock_store(clock, reading->authority.acquired);
-		row->deadline = clock_store(clock, reading->authority.deadline);
-	}
-	if (row->successor)
-		row->reserved = clock_store(clock, reading->authority.reserved_until);
-	row->boot = clock->boot ? pstrdup(clock->boot) : NULL;
 }
 
 /*
@@ -416,7 +231,7 @@ make_grant(Reading *reading, const AcquireRequest *request, int64 *epoch)
 	if (*epoch <= row->epoch)
 		*epoch = epoch_draw(row->epoch);
 
-	rebase(reading);
+	change_rebase(reading);
 	row->state = GRANT_MADE;
 	row->epoch = *epoch;
 	row->holder = pstrdup(request->holder);
@@ -426,7 +241,7 @@ make_grant(Reading *reading, const AcquireRequest *request, int64 *epoch)
 	row->successor = NULL;
 	row->reason = NULL;
 	row->metadata = request->metadata;
-	if (!grant_write(row))
+	if (!change_write(row))
 		return false;
 	guard_note_grant();
 
@@ -468,12 +283,12 @@ create_if_missing(const char *name, int *blocker)
 	if (store_read(name, &reading))
 		return true;
 	check_may_create(name);
-	if (!grant_take_fence(name, blocker))
+	if (!change_take_fence(name, blocker))
 		return false;
 	if (store_read(name, &reading))
 	{
 		/* Somebody was faster, and has committed. */
-		grant_drop_fence(name);
+		change_drop_fence(name);
 		return true;
 	}
 	grant_default_row(name, &reading.row);
@@ -498,7 +313,7 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 		TransactionId updater;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!grant_take_fence(name, &blocker))
+		if (!change_take_fence(name, &blocker))
 		{
 			/* Whoever has it may have made a grant meanwhile. */
 			if (look(name, request, reading, result))
@@ -507,7 +322,7 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 		}
 		if (!look(name, request, reading, result))
 		{
-			grant_drop_fence(name);
+			change_drop_fence(name);
 			return false;
 		}
 		updater = reading->row.updater;
@@ -515,9 +330,9 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 			make_grant(reading, request, &epoch))
 			break;
 
-		grant_drop_fence(name);
+		change_drop_fence(name);
 		if (TransactionIdIsValid(updater) &&
-			!grant_await_updater(&reading->row, &blocker))
+			!change_await_updater(&reading->row, &blocker))
 		{
 			set_busy(reading, blocker, result);
 			return false;
@@ -549,9 +364,9 @@ grant_acquire(const char *name, const AcquireRequest *request,
 	if (!look(name, request, &reading, result))
 		return;
 
-	grant_begin_write(name);
+	change_begin(name);
 	if (!take_over(name, request, &reading, result))
-		store_end_write();
+		change_give_up();
 }
 
 /*
@@ -579,11 +394,11 @@ prolong(Reading *reading, int64 ttl)
 
 	if (ttl == 0)
 		ttl = row->grant_ttl != 0 ? row->grant_ttl : row->ttl;
-	rebase(reading);
+	change_rebase(reading);
 	row->deadline = clock_store(&reading->clock,
 								authority_renewed(&reading->authority, ttl,
 												  &reading->at));
-	if (!grant_write(row))
+	if (!change_write(row))
 		return false;
 	store_judge(reading);
 	if (reading->at.now >= old_deadline)
@@ -627,7 +442,7 @@ grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 	Reading		reading;
 	LeaseRow   *row = &reading.row;
 
-	grant_begin_write(name);
+	change_begin(name);
 	for (;;)
 	{
 		Standing	standing;
@@ -644,7 +459,7 @@ grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 		}
 		if (TransactionIdIsValid(row->updater))
 		{
-			if (grant_await_updater(row, &result->blocker))
+			if (change_await_updater(row, &result->blocker))
 				continue;
 			result->outcome = OUTCOME_BUSY;
 			break;
@@ -656,7 +471,7 @@ grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 		}
 	}
 	if (result->outcome != OUTCOME_RENEWED)
-		store_end_write();
+		change_give_up();
 	result->row = *row;
 }
 
@@ -702,7 +517,7 @@ set_ended(Reading *reading, const EndRequest *request)
 {
 	LeaseRow   *row = &reading->row;
 
-	rebase(reading);
+	change_rebase(reading);
 	row->state = request->how;
 	if (request->reason)
 		row->reason = pstrdup(request->reason);
@@ -730,28 +545,28 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 	if (!store_read(name, &reading) || !may_end(&reading, request))
 		return false;
 
-	grant_begin_write(name);
+	change_begin(name);
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!grant_take_fence(name, &blocker))
+		if (!change_take_fence(name, &blocker))
 			lock_report_bound(name, blocker);
 		if (!store_read(name, &reading) || !may_end(&reading, request))
 		{
-			grant_drop_fence(name);
-			store_end_write();
+			change_drop_fence(name);
+			change_give_up();
 			return false;
 		}
 		if (!TransactionIdIsValid(reading.row.updater))
 		{
 			set_ended(&reading, request);
-			if (grant_write(&reading.row))
+			if (change_write(&reading.row))
 				break;
 		}
 
-		grant_drop_fence(name);
+		change_drop_fence(name);
 		if (TransactionIdIsValid(reading.row.updater) &&
-			!grant_await_updater(&reading.row, &blocker))
+			!change_await_updater(&reading.row, &blocker))
 			lock_report_bound(name, blocker);
 	}
 	*epoch = reading.row.epoch;

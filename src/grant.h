@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * grant.h
- *	  Acquire, renew, release, revoke: the protocol.
+ *	  Acquire, renew, release, revoke.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -62,14 +62,6 @@ extern bool grant_release(const char *name, int64 epoch,
 						  const ReleaseRequest *request);
 extern bool grant_revoke(const char *name, const char *reason, int64 *epoch);
 
-/* The lock protocol, shared with admin.c */
-extern void grant_begin_write(const char *name);
-extern bool grant_take_fence(const char *name, int *blocker);
-extern void grant_drop_fence(const char *name);
-extern bool grant_await_updater(const LeaseRow *row, int *blocker);
-extern bool grant_write(LeaseRow *row);
-extern bool grant_remove(LeaseRow *row);
-extern bool grant_create(const LeaseRow *row, int *blocker);
 extern void grant_default_row(const char *name, LeaseRow *row);
 
 #endif							/* LEASE_GRANT_H */

@@ -15,7 +15,7 @@
  *
  *	- G holds the fence lock of L exclusively from before its decision until
  *	  after its commit is visible to every later snapshot, because PostgreSQL
- *	  releases locks after it has marked the transaction as ended (grant.c).
+ *	  releases locks after it has marked the transaction as ended (change.c).
  *	- T takes the same lock in share mode inside its COMMIT, reads the row of L
  *	  under a snapshot taken after that, and fails unless E is current and its
  *	  grant live.  It holds the lock until its COMMIT has ended (guard.c).
@@ -36,15 +36,18 @@
  *		api.c		the functions that SQL calls, and their arguments
  *		admin.c		the same for create, alter and drop
  *		status.c	the view lease.status
- *		grant.c		acquire, renew, release, revoke: the protocol
+ *		grant.c		acquire, renew, release, revoke
+ *		change.c	the steps of every change of a lease: the protocol
  *		guard.c		guards, and the one transaction callback
  *		fence.c		the trigger
  *		authority.c	the decisions, as pure functions
  *		store.c		the rows
+ *		catalog.c	which relations are ours
  *		epoch.c		the epochs
  *		clock.c		the time
  *		lock.c		the locks
  *		role.c		who may
+ *		args.c		arguments
  *		token.c		the syntax of names and tokens
  *
  * Copyright (c) 2026, the lease developers
@@ -58,9 +61,9 @@
 
 #include <limits.h>
 
+#include "catalog.h"
 #include "guard.h"
 #include "lease.h"
-#include "store.h"
 #include "utils/guc.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
@@ -147,6 +150,6 @@ _PG_init(void)
 
 	MarkGUCPrefixReserved("lease");
 
-	store_init();
+	catalog_init();
 	guard_init();
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * store.c
- *	  The rows of lease.lease, and the relations of the extension.
+ *	  The rows of lease.lease.
  *
  * This is the only code that touches rows of lease.lease.
  *
@@ -46,27 +46,18 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/dependency.h"
-#include "catalog/namespace.h"
-#include "catalog/pg_class.h"
+#include "catalog.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
-#include "commands/extension.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "store.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
-
-#define LEASE_SCHEMA	"lease"
 
 /* Columns of lease.lease, as sql/schema.sql creates them */
 enum
@@ -118,135 +109,13 @@ static const Oid column_types[Natts_lease] = {
 };
 
 /*
- * Our relations, looked up once and forgotten when one of them or a schema
- * changes: DROP EXTENSION and a new CREATE EXTENSION may happen in between.
- */
-static LeaseRelations relations_cache;
-static bool relations_cached = false;
-
-/*
- * forget_relation is called for invalidations of relcache entries.
- */
-static void
-forget_relation(Datum arg pg_attribute_unused(), Oid relid)
-{
-	if (!OidIsValid(relid) ||
-		relid == relations_cache.lease ||
-		relid == relations_cache.epoch ||
-		relid == relations_cache.origin)
-		relations_cached = false;
-}
-
-/*
- * forget_schema is called when any schema was created, dropped or renamed.
- */
-static void
-forget_schema(Datum arg pg_attribute_unused(),
-			  int cacheid pg_attribute_unused(),
-			  uint32 hashvalue pg_attribute_unused())
-{
-	relations_cached = false;
-}
-
-/*
- * store_init registers the callbacks that keep the cache true.
- */
-void
-store_init(void)
-{
-	CacheRegisterRelcacheCallback(forget_relation, (Datum) 0);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, forget_schema, (Datum) 0);
-}
-
-/*
- * find_member looks up a relation of the extension by name.
- *
- * The name alone proves nothing: after DROP EXTENSION anybody who may create a
- * schema can make relations of these names, with whatever in them.
- */
-static Oid
-find_member(Oid extension, const char *name, Oid schema)
-{
-	Oid			relid = get_relname_relid(name, schema);
-
-	if (OidIsValid(relid) &&
-		getExtensionOfObject(RelationRelationId, relid) != extension)
-		return InvalidOid;
-	return relid;
-}
-
-/*
- * find_relations looks up the relations of the extension and tells whether they
- * are all there.
- */
-static bool
-find_relations(LeaseRelations *relations)
-{
-	Oid			extension = get_extension_oid("lease", true);
-	Oid			schema = get_namespace_oid(LEASE_SCHEMA, true);
-
-	if (!OidIsValid(extension) || !OidIsValid(schema))
-		return false;
-	relations->lease = find_member(extension, "lease", schema);
-	relations->epoch = find_member(extension, "epoch", schema);
-	relations->origin = find_member(extension, "origin", schema);
-	return OidIsValid(relations->lease) &&
-		OidIsValid(relations->epoch) &&
-		OidIsValid(relations->origin);
-}
-
-/*
- * store_get_relations looks up the relations of the extension or raises an
- * error: a state that cannot be read is a refusal.
- */
-void
-store_get_relations(LeaseRelations *relations)
-{
-	/* What is invalidated while we look has to be looked up again. */
-	while (!relations_cached)
-	{
-		relations_cached = true;
-		if (!find_relations(&relations_cache))
-		{
-			relations_cached = false;
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_OBJECT),
-					 errmsg("extension \"lease\" is not installed in this database"),
-					 errdetail("Its tables are missing, so nothing can be decided about any lease."),
-					 errhint("DROP EXTENSION in a transaction that is guarded by no lease, or run CREATE EXTENSION lease.")));
-		}
-	}
-	*relations = relations_cache;
-}
-
-/*
- * lock_lease locks lease.lease and tells which relation that is.  It may have been
- * dropped, and made again, since we looked it up; that becomes known with the
- * lock, and nothing more can happen to it then.
- */
-static Oid
-lock_lease(LOCKMODE mode)
-{
-	LeaseRelations relations;
-
-	for (;;)
-	{
-		store_get_relations(&relations);
-		LockRelationOid(relations.lease, mode);
-		if (relations_cached && relations_cache.lease == relations.lease)
-			return relations.lease;
-		UnlockRelationOid(relations.lease, mode);
-	}
-}
-
-/*
  * open_lease opens lease.lease and checks that it is the table that this
  * library was built for.
  */
 static Relation
 open_lease(LOCKMODE mode)
 {
-	Relation	rel = table_open(lock_lease(mode), NoLock);
+	Relation	rel = table_open(catalog_lock_lease(mode), NoLock);
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		matches = desc->natts == Natts_lease;
 
@@ -267,7 +136,7 @@ open_lease(LOCKMODE mode)
 void
 store_begin_write(void)
 {
-	(void) lock_lease(RowExclusiveLock);
+	(void) catalog_lock_lease(RowExclusiveLock);
 }
 
 /*
@@ -276,10 +145,7 @@ store_begin_write(void)
 void
 store_end_write(void)
 {
-	LeaseRelations relations;
-
-	store_get_relations(&relations);
-	UnlockRelationOid(relations.lease, RowExclusiveLock);
+	catalog_unlock_lease(RowExclusiveLock);
 }
 
 /*

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * store.h
- *	  The rows of lease.lease, and the relations of the extension.
+ *	  The rows of lease.lease.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -60,17 +60,6 @@ typedef struct Reading
 	Authority	authority;
 	Instants	at;
 } Reading;
-
-/* The relations of the extension. */
-typedef struct LeaseRelations
-{
-	Oid			lease;
-	Oid			epoch;
-	Oid			origin;
-} LeaseRelations;
-
-extern void store_init(void);
-extern void store_get_relations(LeaseRelations *relations);
 
 extern void store_begin_write(void);
 extern void store_end_write(void);

@@ -1,0 +1,180 @@
+/*-------------------------------------------------------------------------
+ *
+ * catalog.c
+ *	  The relations of the extension.
+ *
+ * They are looked up by name, once in a session, and are only ours if they are
+ * members of the extension.  The cache is kept true by invalidations, which are
+ * processed when a lock is taken; so whoever opens lease.lease locks it first and
+ * looks again if that told it that something has changed.  The sequences are used
+ * only under a lock on the table, with which they come and go.
+ *
+ * Locks: those on lease.lease that the callers ask for.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/catalog.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "commands/extension.h"
+#include "storage/lmgr.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#define LEASE_SCHEMA	"lease"
+
+/*
+ * Our relations, looked up once and forgotten when one of them or a schema
+ * changes: DROP EXTENSION and a new CREATE EXTENSION may happen in between.
+ */
+static Catalog catalog;
+static bool catalog_known = false;
+
+/* Counts what may have made a look-up under way worthless. */
+static uint64 invalidations = 0;
+
+/*
+ * forget_relation is called for invalidations of relcache entries.
+ */
+static void
+forget_relation(Datum arg pg_attribute_unused(), Oid relid)
+{
+	if (!catalog_known ||
+		!OidIsValid(relid) ||
+		relid == catalog.lease ||
+		relid == catalog.epoch ||
+		relid == catalog.origin)
+	{
+		catalog_known = false;
+		invalidations++;
+	}
+}
+
+/*
+ * forget_schema is called when any schema was created, dropped or renamed.
+ */
+static void
+forget_schema(Datum arg pg_attribute_unused(),
+			  int cacheid pg_attribute_unused(),
+			  uint32 hashvalue pg_attribute_unused())
+{
+	catalog_known = false;
+	invalidations++;
+}
+
+/*
+ * catalog_init registers the callbacks that keep the cache true.
+ */
+void
+catalog_init(void)
+{
+	CacheRegisterRelcacheCallback(forget_relation, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, forget_schema, (Datum) 0);
+}
+
+/*
+ * find_member looks up a relation of the extension by name.
+ *
+ * The name alone proves nothing: after DROP EXTENSION anybody who may create a
+ * schema can make relations of these names, with whatever in them.
+ */
+static Oid
+find_member(Oid extension, const char *name, Oid schema)
+{
+	Oid			relid = get_relname_relid(name, schema);
+
+	if (OidIsValid(relid) &&
+		getExtensionOfObject(RelationRelationId, relid) != extension)
+		return InvalidOid;
+	return relid;
+}
+
+/*
+ * find_relations looks up the relations of the extension and tells whether they
+ * are all there.
+ */
+static bool
+find_relations(Catalog *relations)
+{
+	Oid			extension = get_extension_oid("lease", true);
+	Oid			schema = get_namespace_oid(LEASE_SCHEMA, true);
+
+	if (!OidIsValid(extension) || !OidIsValid(schema))
+		return false;
+	relations->lease = find_member(extension, "lease", schema);
+	relations->epoch = find_member(extension, "epoch", schema);
+	relations->origin = find_member(extension, "origin", schema);
+	return OidIsValid(relations->lease) &&
+		OidIsValid(relations->epoch) &&
+		OidIsValid(relations->origin);
+}
+
+/*
+ * catalog_get looks up the relations of the extension or raises an error: a state
+ * that cannot be read is a refusal.
+ */
+void
+catalog_get(Catalog *relations)
+{
+	while (!catalog_known)
+	{
+		uint64		before = invalidations;
+		Catalog		found;
+
+		if (!find_relations(&found))
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("extension \"lease\" is not installed in this database"),
+					 errdetail("Its tables are missing, so nothing can be decided about any lease."),
+					 errhint("DROP EXTENSION in a transaction that is guarded by no lease, or run CREATE EXTENSION lease.")));
+
+		/* What has changed while we looked has to be looked up again. */
+		if (invalidations == before)
+		{
+			catalog = found;
+			catalog_known = true;
+		}
+	}
+	*relations = catalog;
+}
+
+/*
+ * catalog_lock_lease locks lease.lease and tells which relation that is.  It may
+ * have been dropped, and made again, since we looked it up; that becomes known
+ * with the lock, and nothing more can happen to it then.
+ */
+Oid
+catalog_lock_lease(LOCKMODE mode)
+{
+	Catalog		relations;
+
+	for (;;)
+	{
+		catalog_get(&relations);
+		LockRelationOid(relations.lease, mode);
+		if (catalog_known && catalog.lease == relations.lease)
+			return relations.lease;
+		UnlockRelationOid(relations.lease, mode);
+	}
+}
+
+/*
+ * catalog_unlock_lease gives that lock back.
+ */
+void
+catalog_unlock_lease(LOCKMODE mode)
+{
+	Catalog		relations;
+
+	catalog_get(&relations);
+	UnlockRelationOid(relations.lease, mode);
+}

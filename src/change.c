@@ -1,0 +1,197 @@
+/*-------------------------------------------------------------------------
+ *
+ * change.c
+ *	  The steps of every change of a lease: the protocol.
+ *
+ *	1. change_begin: the lock on the table.
+ *	2. change_take_fence, for whatever ends or replaces a grant (acquire, release,
+ *	   revoke, create, drop, and changes of role or late_commit): the lease's fence
+ *	   lock, exclusively to the end of the transaction.  It is what a COMMIT under
+ *	   the grant takes in share mode (guard.c).  A renewal and other changes of
+ *	   settings do without: they leave the grant that is there, and any number of
+ *	   renewals must not fill the lock table.
+ *	3. store_read, and the decision.  If the answer is no: change_drop_fence and
+ *	   change_give_up, so that nothing is left.
+ *	4. If a running transaction has replaced the version that was read:
+ *	   change_drop_fence, change_await_updater, and again from 2.  Nobody keeps
+ *	   the fence lock while waiting for the row: whom we wait for may have
+ *	   renewed and be about to COMMIT under its grant, for which it needs that
+ *	   lock, too.
+ *	5. change_rebase, the new values, change_write.  If somebody was faster, again
+ *	   from 2.  The row's xmax is the lock between writers of one row.
+ *
+ * All waits are bounded, as lock.c describes.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/change.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "change.h"
+#include "clock.h"
+#include "guard.h"
+#include "lock.h"
+#include "store.h"
+
+/* A step of the wall clock that is worth a warning, in microseconds */
+#define CLOCK_STEP_WARNING	USECS_PER_SEC
+
+/*
+ * change_take_fence takes the lease's fence lock exclusively, waiting for COMMITs
+ * under way with a bound; if in vain, it tells who is in the way.
+ */
+bool
+change_take_fence(const char *name, int *blocker)
+{
+	LOCKTAG		tag;
+
+	lock_tag_fence(&tag, name);
+	if (lock_take_bounded(&tag, ExclusiveLock))
+		return true;
+	*blocker = lock_holder(&tag, ExclusiveLock);
+	return false;
+}
+
+/*
+ * change_drop_fence gives back the lock for a call that changed nothing.
+ */
+void
+change_drop_fence(const char *name)
+{
+	LOCKTAG		tag;
+
+	lock_tag_fence(&tag, name);
+	lock_drop(&tag, ExclusiveLock);
+}
+
+/*
+ * change_await_updater waits for the transaction that has replaced a version,
+ * with a bound; if in vain, it tells who that is.
+ */
+bool
+change_await_updater(const LeaseRow *row, int *blocker)
+{
+	if (lock_await_transaction(row->updater))
+		return true;
+	*blocker = lock_transaction_pid(row->updater);
+	return false;
+}
+
+/*
+ * begin_write calls store_begin_write for lock_run_bounded.
+ */
+static bool
+begin_write(void *arg pg_attribute_unused())
+{
+	store_begin_write();
+	return true;
+}
+
+/*
+ * change_begin prepares for a write: whoever has locked the whole table is
+ * waited for now, with a bound, and not between the decision and the write.
+ */
+void
+change_begin(const char *name)
+{
+	(void) lock_run_bounded(name, begin_write, NULL);
+}
+
+/*
+ * change_give_up ends a call that has written nothing: it keeps no lock.
+ */
+void
+change_give_up(void)
+{
+	store_end_write();
+}
+
+/*
+ * update_row calls store_update for lock_run_bounded.
+ */
+static bool
+update_row(void *arg)
+{
+	return store_update((LeaseRow *) arg);
+}
+
+/*
+ * delete_row calls store_delete for lock_run_bounded.
+ */
+static bool
+delete_row(void *arg)
+{
+	return store_delete((LeaseRow *) arg);
+}
+
+/*
+ * change_write writes a row, or returns false if somebody was faster.
+ */
+bool
+change_write(LeaseRow *row)
+{
+	if (!lock_run_bounded(row->name, update_row, row))
+		return false;
+	guard_note_change();
+	return true;
+}
+
+/*
+ * change_remove deletes a row, or returns false if somebody was faster.
+ */
+bool
+change_remove(LeaseRow *row)
+{
+	if (!lock_run_bounded(row->name, delete_row, row))
+		return false;
+	guard_note_change();
+	return true;
+}
+
+/*
+ * warn_of_step warns if the wall clock was stepped since a row was written.
+ */
+static void
+warn_of_step(const Reading *reading)
+{
+	const LeaseRow *row = &reading->row;
+	int64		step;
+
+	if (row->epoch == 0)
+		return;
+	step = clock_step(&reading->clock, row->boot, &row->deadline);
+	if (step > CLOCK_STEP_WARNING || step < -CLOCK_STEP_WARNING)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("the server's wall clock has been stepped by %+.3f s since lease \"%s\" was last changed",
+						(double) step / USECS_PER_SEC, row->name),
+				 errdetail("Grants are measured on the boot clock and are not affected; expires_at follows the stepped clock.")));
+}
+
+/*
+ * change_rebase brings the instants of a row onto the present boot clock if another
+ * boot wrote them, as one row knows one clock only.  To be called before any
+ * of them is set.
+ */
+void
+change_rebase(Reading *reading)
+{
+	const Clock *clock = &reading->clock;
+	LeaseRow   *row = &reading->row;
+
+	warn_of_step(reading);
+	if (clock->boot && row->boot && strcmp(clock->boot, row->boot) == 0)
+		return;
+	if (row->epoch != 0)
+	{
+		row->acquired = clock_store(clock, reading->authority.acquired);
+		row->deadline = clock_store(clock, reading->authority.deadline);
+	}
+	if (row->successor)
+		row->reserved = clock_store(clock, reading->authority.reserved_until);
+	row->boot = clock->boot ? pstrdup(clock->boot) : NULL;
+}

@@ -1,0 +1,26 @@
+/*-------------------------------------------------------------------------
+ *
+ * change.h
+ *	  The steps of every change of a lease: the protocol.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LEASE_CHANGE_H
+#define LEASE_CHANGE_H
+
+#include "lease.h"
+
+#include "store.h"
+
+extern void change_begin(const char *name);
+extern bool change_take_fence(const char *name, int *blocker);
+extern void change_drop_fence(const char *name);
+extern bool change_await_updater(const LeaseRow *row, int *blocker);
+extern void change_rebase(Reading *reading);
+extern bool change_write(LeaseRow *row);
+extern bool change_remove(LeaseRow *row);
+extern void change_give_up(void);
+
+#endif							/* LEASE_CHANGE_H */
