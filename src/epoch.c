@@ -229,6 +229,7 @@ epoch_draw(int64 above)
 	/* The slow path: a new branch, a first draw, or a sequence set back. */
 	while (epoch <= above)
 	{
+		CHECK_FOR_INTERRUPTS();
 		if (mode == ShareLock)
 		{
 			lock_drop(&tag, mode);

@@ -106,6 +106,19 @@ int			lease_clock_offset = 0;
 PGDLLEXPORT void _PG_init(void);
 
 /*
+ * check_token lets only the start-up of a connection set lease.token: in a
+ * configuration file it would be everybody's.
+ */
+static bool
+check_token(char **newval, void **extra pg_attribute_unused(), GucSource source)
+{
+	if (source == PGC_S_CLIENT || !*newval || (*newval)[0] == '\0')
+		return true;
+	GUC_check_errdetail("It can only be set by a client that connects, with the start-up option lease.token.");
+	return false;
+}
+
+/*
  * _PG_init is the module's load callback.  The library is loaded on demand, by
  * the first call or the first write to a protected table of a session.
  */
@@ -119,7 +132,7 @@ _PG_init(void)
 							   "",
 							   PGC_BACKEND,
 							   0,
-							   NULL, NULL, NULL);
+							   check_token, NULL, NULL);
 
 	DefineCustomIntVariable("lease.busy_timeout",
 							"Sets the longest wait for another transaction that is deciding about the same lease.",

@@ -92,6 +92,7 @@ CREATE FUNCTION with_token() RETURNS void LANGUAGE sql SET lease.token = 't/a=1'
 SELECT format('ALTER DATABASE %I SET lease.token = %L', current_database(), 't/a=1') AS alter_database \gset
 SELECT format('ALTER DATABASE %I RESET lease.token', current_database()) AS alter_database_reset \gset
 :alter_database;
+ALTER SYSTEM SET lease.token = 't/a=1';
 SELECT current_setting('lease.token') = 't/b=' || :b2 AS unchanged;
 INSERT INTO table_b VALUES ('eight');
 
