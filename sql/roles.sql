@@ -54,8 +54,18 @@ BEGIN
 		RAISE undefined_object USING
 			MESSAGE = format('role with OID %s does not exist', disallow.role::oid);
 	END IF;
-	EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lease FROM %s', disallow.role);
-	EXECUTE format('REVOKE ALL ON lease.status, lease.fence FROM %s', disallow.role);
+	IF disallow.role IN ('pg_monitor'::regrole, 'pg_database_owner'::regrole,
+		(SELECT e.extowner FROM pg_extension e WHERE e.extname = 'lease'))
+	THEN
+		RAISE insufficient_privilege USING
+			MESSAGE = format('role %s has its rights from the extension itself', disallow.role);
+	END IF;
+	EXECUTE format('REVOKE EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
+		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
+		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
+		' lease.protect, lease.unprotect, lease.descendants FROM %s',
+		disallow.role);
+	EXECUTE format('REVOKE SELECT ON lease.status, lease.fence FROM %s', disallow.role);
 	EXECUTE format('REVOKE USAGE ON SCHEMA lease FROM %s', disallow.role);
 END;
 $$;

@@ -125,26 +125,26 @@ find_relations(Catalog *relations)
 void
 catalog_get(Catalog *relations)
 {
-	while (!catalog_known)
+	uint64		before = invalidations;
+
+	if (catalog_known)
 	{
-		uint64		before = invalidations;
-		Catalog		found;
-
-		if (!find_relations(&found))
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_OBJECT),
-					 errmsg("extension \"lease\" is not installed in this database"),
-					 errdetail("Its tables are missing, so nothing can be decided about any lease."),
-					 errhint("DROP EXTENSION in a transaction that is guarded by no lease, or run CREATE EXTENSION lease.")));
-
-		/* What has changed while we looked has to be looked up again. */
-		if (invalidations == before)
-		{
-			catalog = found;
-			catalog_known = true;
-		}
+		*relations = catalog;
+		return;
 	}
-	*relations = catalog;
+	if (!find_relations(relations))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("extension \"lease\" is not installed in this database"),
+				 errdetail("Its tables are missing, so nothing can be decided about any lease."),
+				 errhint("DROP EXTENSION in a transaction that is guarded by no lease, or run CREATE EXTENSION lease.")));
+
+	/* What has changed while we looked must not be remembered. */
+	if (invalidations == before)
+	{
+		catalog = *relations;
+		catalog_known = true;
+	}
 }
 
 /*
@@ -159,9 +159,12 @@ catalog_lock_lease(LOCKMODE mode)
 
 	for (;;)
 	{
+		Catalog		locked;
+
 		catalog_get(&relations);
 		LockRelationOid(relations.lease, mode);
-		if (catalog_known && catalog.lease == relations.lease)
+		catalog_get(&locked);
+		if (locked.lease == relations.lease)
 			return relations.lease;
 		UnlockRelationOid(relations.lease, mode);
 	}

@@ -217,6 +217,18 @@ set_busy(const Reading *reading, int blocker, GrantResult *result)
 }
 
 /*
+ * draw calls epoch_draw for lock_run_bounded: it replaces an epoch by a new one.
+ */
+static bool
+draw(void *arg)
+{
+	int64	   *epoch = (int64 *) arg;
+
+	*epoch = epoch_draw(*epoch);
+	return true;
+}
+
+/*
  * make_grant writes a new grant into the row, or returns false if somebody was
  * faster.  An epoch once drawn serves for every attempt.
  */
@@ -229,7 +241,10 @@ make_grant(Reading *reading, const AcquireRequest *request, int64 *epoch)
 	if (reading->at.tx + ttl <= reading->at.now)
 		raise_too_old(row->name, ttl, &reading->clock);
 	if (*epoch <= row->epoch)
-		*epoch = epoch_draw(row->epoch);
+	{
+		*epoch = row->epoch;
+		(void) lock_run_bounded(row->name, draw, epoch);
+	}
 
 	change_rebase(reading);
 	row->state = GRANT_MADE;
@@ -426,6 +441,7 @@ may_renew(const char *name, bool batch, Reading *reading, GrantResult *result)
 	{
 		if (!batch)
 			role_check_member(GetUserId(), reading->row.role, name);
+		grant_default_row(name, &reading->row);
 		result->outcome = OUTCOME_REVOKED;
 		return false;
 	}

@@ -43,6 +43,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "authority.h"
+#include "catalog.h"
 #include "guard.h"
 #include "lock.h"
 #include "miscadmin.h"
@@ -59,6 +60,7 @@ typedef struct Guard
 	SubTransactionId released;	/* where this transaction released the grant */
 	int64		epoch;
 	Oid			user;			/* on whose behalf */
+	Oid			relation;		/* lease.lease, as it was */
 	char		name[FLEXIBLE_ARRAY_MEMBER];
 } Guard;
 
@@ -77,8 +79,9 @@ static int	changed_level = 0;
 /* Has this transaction granted a lease, so that it must commit durably? */
 static bool granted = false;
 
-/* Has the check at commit been made? */
+/* Has the check at commit been made, or that PREPARE may go on? */
 static bool commit_checked = false;
+static bool prepare_checked = false;
 
 /*
  * guard_generation returns what a cached conclusion about guards has to be
@@ -119,6 +122,22 @@ guard_note_release(const char *name, int64 epoch)
 }
 
 /*
+ * raise_prepared raises 0A000.
+ */
+pg_noreturn static void
+raise_prepared(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 guards ?
+			 errmsg("cannot PREPARE a transaction that is guarded by lease \"%s\"",
+					guards->name) :
+			 errmsg("cannot PREPARE a transaction that has changed a lease"),
+			 errdetail("Its COMMIT PREPARED could come after any number of takeovers."),
+			 errhint("Use COMMIT.")));
+}
+
+/*
  * guard_note_change records that this (sub)transaction has changed a lease.
  */
 void
@@ -126,6 +145,9 @@ guard_note_change(void)
 {
 	int			level = GetCurrentTransactionNestLevel();
 
+	/* Another extension's callback may call us after ours has run. */
+	if (prepare_checked)
+		raise_prepared();
 	if (changed_level == 0 || level < changed_level)
 		changed_level = level;
 }
@@ -259,11 +281,14 @@ guard_raise_unknown(const char *name)
 static bool
 decide_commit(const Guard *guard, bool admit_late)
 {
+	Catalog		relations;
 	Reading		reading;
 	bool		released = guard->released != InvalidSubTransactionId;
 	Standing	standing;
 
-	if (!store_read(guard->name, &reading))
+	catalog_get(&relations);
+	if (relations.lease != guard->relation ||
+		!store_read(guard->name, &reading))
 		guard_raise_unknown(guard->name);
 	role_check_member(guard->user, reading.row.role, guard->name);
 	reading.authority.late_commit &= admit_late;
@@ -340,12 +365,14 @@ add_guard(const char *name, int64 epoch, Oid user)
 {
 	Guard	  **link = &guards;
 	Guard	   *guard;
+	Catalog		relations;
 
+	catalog_get(&relations);
 	for (; *link; link = &(*link)->next)
 	{
 		int			order = strcmp((*link)->name, name);
 
-		if (order == 0 && (*link)->epoch == epoch)
+		if (order == 0 && (*link)->epoch == epoch && (*link)->user == user)
 			return *link;
 		if (order > 0 || (order == 0 && (*link)->epoch > epoch))
 			break;
@@ -357,6 +384,7 @@ add_guard(const char *name, int64 epoch, Oid user)
 	guard->released = InvalidSubTransactionId;
 	guard->epoch = epoch;
 	guard->user = user;
+	guard->relation = relations.lease;
 	strcpy(guard->name, name);
 	guard->next = *link;
 	*link = guard;
@@ -412,6 +440,8 @@ guard_declare(const char *name, int64 epoch, Oid user)
 	guard = add_guard(name, epoch, user);
 
 	/* Another extension's callback may still write after ours has run. */
+	if (prepare_checked)
+		raise_prepared();
 	if (commit_checked)
 	{
 		lock_start_budget();
@@ -475,14 +505,8 @@ static void
 refuse_prepare(void)
 {
 	if (guards || changed_level > 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 guards ?
-				 errmsg("cannot PREPARE a transaction that is guarded by lease \"%s\"",
-						guards->name) :
-				 errmsg("cannot PREPARE a transaction that has changed a lease"),
-				 errdetail("Its COMMIT PREPARED could come after any number of takeovers."),
-				 errhint("Use COMMIT.")));
+		raise_prepared();
+	prepare_checked = true;
 }
 
 /*
@@ -498,6 +522,7 @@ forget_transaction(void)
 	changed_level = 0;
 	granted = false;
 	commit_checked = false;
+	prepare_checked = false;
 }
 
 /*

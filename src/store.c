@@ -29,7 +29,7 @@
  * Every write is followed by CommandCounterIncrement, so that the next read in
  * this transaction sees it.
  *
- * Locks: AccessShare on table and index while reading, RowExclusive to the end
+ * Locks: PostgreSQL's lock on the tuple during a write; AccessShare on table and index while reading, RowExclusive to the end
  * of the transaction when writing.  A reader keeps nothing.
  *
  * Copyright (c) 2026, the lease developers
@@ -52,6 +52,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "store.h"
 #include "utils/builtins.h"
@@ -572,12 +573,53 @@ write_succeeded(TM_Result result)
 }
 
 /*
+ * claim_version makes sure that no running transaction has replaced a version, and
+ * that none does until release_version; or returns false.
+ *
+ * Between the caller's read and its write somebody may have been faster.  An
+ * update would then wait, while the caller holds the fence lock, which nobody may
+ * keep while waiting for the row.  All who write through us hold PostgreSQL's
+ * lock on the tuple while they do; it is held for that long only.
+ */
+static bool
+claim_version(Relation rel, ItemPointer tid)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	LeaseRow	row;
+	bool		free;
+
+	LockTuple(rel, tid, ExclusiveLock);
+	free = table_tuple_fetch_row_version(rel, tid, SnapshotAny, slot);
+	if (free)
+	{
+		Buffer		buffer = ((BufferHeapTupleTableSlot *) slot)->buffer;
+
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		find_updater(slot_tuple(slot)->t_data, &row);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		free = !TransactionIdIsValid(row.updater);
+	}
+	if (!free)
+		UnlockTuple(rel, tid, ExclusiveLock);
+	ExecDropSingleTupleTableSlot(slot);
+	return free;
+}
+
+/*
+ * release_version gives back the lock that claim_version took.
+ */
+static void
+release_version(Relation rel, ItemPointer tid)
+{
+	UnlockTuple(rel, tid, ExclusiveLock);
+}
+
+/*
  * store_update replaces the version that was read into a row by what the row
  * says now.  False means that somebody else was faster.
  *
- * If another transaction replaces the version between the caller's read and
- * this call, we wait for it here, under the lock_timeout that the caller has
- * set for that.
+ * Only for whoever has locked the row by hand do we wait here, under the
+ * lock_timeout that the caller has set for that.
  */
 bool
 store_update(LeaseRow *row)
@@ -588,15 +630,22 @@ store_update(LeaseRow *row)
 	TM_FailureData failure;
 	LockTupleMode lockmode;
 	TU_UpdateIndexes update_indexes;
+	ItemPointerData tid = row->tid;
 	const bool	wait = true;
 
 	rel = open_lease(RowExclusiveLock);
+	if (!claim_version(rel, &tid))
+	{
+		table_close(rel, NoLock);
+		return false;
+	}
 	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	ExecStoreHeapTuple(form_tuple(RelationGetDescr(rel), row), slot, true);
 
-	result = table_tuple_update(rel, &row->tid, slot, GetCurrentCommandId(true),
+	result = table_tuple_update(rel, &tid, slot, GetCurrentCommandId(true),
 								InvalidSnapshot, InvalidSnapshot, wait,
 								&failure, &lockmode, &update_indexes);
+	release_version(rel, &tid);
 	if (write_succeeded(result))
 	{
 		if (update_indexes != TU_None)
@@ -625,9 +674,15 @@ store_delete(const LeaseRow *row)
 	const bool	changing_partition = false;
 
 	rel = open_lease(RowExclusiveLock);
+	if (!claim_version(rel, &tid))
+	{
+		table_close(rel, NoLock);
+		return false;
+	}
 	result = table_tuple_delete(rel, &tid, GetCurrentCommandId(true),
 								InvalidSnapshot, InvalidSnapshot, wait,
 								&failure, changing_partition);
+	release_version(rel, &tid);
 	if (write_succeeded(result))
 		CommandCounterIncrement();
 	table_close(rel, NoLock);

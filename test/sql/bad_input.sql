@@ -83,7 +83,7 @@ INSERT INTO argument VALUES
 	('refuses', 2, 'rel', 'any', $$NULL$$),
 	('allow', 1, 'role', 'role or else', $$'pg_monitor'$$),
 	('allow', 2, 'fences', 'flag', $$false$$),
-	('disallow', 1, 'role', 'role or else', $$'pg_monitor'$$);
+	('disallow', 1, 'role', 'role or else', $$'pg_read_all_stats'$$);
 
 -- None is missing: functions of the extension with an argument that is not listed.
 -- (Of alter, late_commit has no wrong value; descendants is a helper of protect.)
