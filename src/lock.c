@@ -71,6 +71,9 @@ typedef struct Wait
 	TransactionId xid;			/* the transaction, where tag is NULL */
 } Wait;
 
+/* What nobody holds a lock for that is held for a moment only, in milliseconds */
+#define MOMENT	100
+
 /* When the waits of the present call have to be over, on clock_moment()'s scale */
 static int64 budget_end = 0;
 
@@ -211,16 +214,17 @@ remaining_budget(void)
 /*
  * bound returns the lock_timeout that is to be in force while waiting, in
  * milliseconds: what is left of the budget, or the user's own if that is
- * shorter.  Zero would mean no timeout at all.
+ * shorter.  Locks that are only held for a moment can be had when it is used up,
+ * too.
  */
 static int
 bound(int user_timeout)
 {
-	int			left = remaining_budget();
+	int			left = Max(remaining_budget(), MOMENT);
 
 	if (user_timeout > 0 && user_timeout < left)
 		return user_timeout;
-	return Max(left, 1);
+	return left;
 }
 
 /*
