@@ -71,7 +71,7 @@ typedef struct Wait
 	TransactionId xid;			/* the transaction, where tag is NULL */
 } Wait;
 
-/* What nobody holds a lock for that is held for a moment only, in milliseconds */
+/* Longer than anybody holds a lock that is held within a call, in milliseconds */
 #define MOMENT	100
 
 /* When the waits of the present call have to be over, on clock_moment()'s scale */
@@ -254,8 +254,9 @@ wait_for(const Wait *wait)
 }
 
 /*
- * wait_bounded waits within the budget and tells whether the wait succeeded.  Everything else that ends a wait (cancel, statement_timeout, the
- * user's own lock_timeout) is raised as ever.
+ * wait_bounded waits within the budget and tells whether the wait succeeded.
+ * Everything else that ends a wait (cancel, statement_timeout, the user's own
+ * lock_timeout) is raised as ever.
  */
 static bool
 wait_bounded(const Wait *wait)
