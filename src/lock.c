@@ -216,8 +216,10 @@ remaining_budget(void)
  * milliseconds: what is left of the budget, or the user's own if that is
  * shorter.  Locks that are only held for a moment can be had when it is used up,
  * too.
+ *
+ * (Not inlined, or compilers warn of its variables beside PG_TRY.)
  */
-static int
+pg_noinline static int
 bound(int user_timeout)
 {
 	int			left = Max(remaining_budget(), MOMENT);
