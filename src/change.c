@@ -31,6 +31,7 @@
  */
 #include "postgres.h"
 
+#include "catalog.h"
 #include "change.h"
 #include "clock.h"
 #include "guard.h"
@@ -82,12 +83,12 @@ change_await_updater(const LeaseRow *row, int *blocker)
 }
 
 /*
- * begin_write calls store_begin_write for lock_run_bounded.
+ * lock_table calls catalog_lock_lease for lock_run_bounded.
  */
 static bool
-begin_write(void *arg pg_attribute_unused())
+lock_table(void *arg pg_attribute_unused())
 {
-	store_begin_write();
+	(void) catalog_lock_lease(RowExclusiveLock);
 	return true;
 }
 
@@ -98,7 +99,7 @@ begin_write(void *arg pg_attribute_unused())
 void
 change_begin(const char *name)
 {
-	(void) lock_run_bounded(name, begin_write, NULL);
+	(void) lock_run_bounded(name, lock_table, NULL);
 }
 
 /*
@@ -107,7 +108,7 @@ change_begin(const char *name)
 void
 change_give_up(void)
 {
-	store_end_write();
+	catalog_unlock_lease(RowExclusiveLock);
 }
 
 /*

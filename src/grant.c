@@ -298,12 +298,17 @@ create_if_missing(const char *name, int *blocker)
 	if (store_read(name, &reading))
 		return true;
 	check_may_create(name);
+	change_begin(name);
 	if (!change_take_fence(name, blocker))
+	{
+		change_give_up();
 		return false;
+	}
 	if (store_read(name, &reading))
 	{
 		/* Somebody was faster, and has committed. */
 		change_drop_fence(name);
+		change_give_up();
 		return true;
 	}
 	grant_default_row(name, &reading.row);

@@ -29,8 +29,9 @@
  * Every write is followed by CommandCounterIncrement, so that the next read in
  * this transaction sees it.
  *
- * Locks: PostgreSQL's lock on the tuple during a write; AccessShare on table and index while reading, RowExclusive to the end
- * of the transaction when writing.  A reader keeps nothing.
+ * Locks: AccessShare on table and index while reading; a reader keeps nothing.  A
+ * writer has the table locked in RowExclusive mode when it comes here, by
+ * change_begin; during the write it holds PostgreSQL's lock on the tuple.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -110,13 +111,12 @@ static const Oid column_types[Natts_lease] = {
 };
 
 /*
- * open_lease opens lease.lease and checks that it is the table that this
- * library was built for.
+ * check_lease returns lease.lease if it is the table that this library was built
+ * for.
  */
 static Relation
-open_lease(LOCKMODE mode)
+check_lease(Relation rel)
 {
-	Relation	rel = table_open(catalog_lock_lease(mode), NoLock);
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		matches = desc->natts == Natts_lease;
 
@@ -131,22 +131,25 @@ open_lease(LOCKMODE mode)
 }
 
 /*
- * store_begin_write takes the lock on the table that a write needs, before the
- * read that decides about it, so that no wait comes between decision and write.
+ * open_to_read opens and locks lease.lease.
  */
-void
-store_begin_write(void)
+static Relation
+open_to_read(void)
 {
-	(void) catalog_lock_lease(RowExclusiveLock);
+	return check_lease(table_open(catalog_lock_lease(AccessShareLock), NoLock));
 }
 
 /*
- * store_end_write gives that lock back, for a call that has written nothing.
+ * open_to_write opens lease.lease for a caller that has locked it for writing,
+ * before the read that has decided what to write.
  */
-void
-store_end_write(void)
+static Relation
+open_to_write(void)
 {
-	catalog_unlock_lease(RowExclusiveLock);
+	Catalog		relations;
+
+	catalog_get(&relations);
+	return check_lease(table_open(relations.lease, NoLock));
 }
 
 /*
@@ -311,7 +314,7 @@ find_version(const char *name, Snapshot snapshot, LeaseRow *row)
 	TupleTableSlot *slot;
 	bool		found = false;
 
-	rel = open_lease(AccessShareLock);
+	rel = open_to_read();
 	index = index_open(primary_key_index(rel), AccessShareLock);
 	slot = table_slot_create(rel, NULL);
 
@@ -377,7 +380,7 @@ store_read_uncommitted(const LeaseRow *row, Reading *next)
 	LeaseRow	version = *row;
 	bool		found = false;
 
-	rel = open_lease(AccessShareLock);
+	rel = open_to_read();
 	slot = table_slot_create(rel, NULL);
 
 	/* It may have changed the row several times, also in subtransactions. */
@@ -464,7 +467,7 @@ store_read_all(void (*receive) (const LeaseRow *row, void *arg), void *arg)
 	MemoryContext row_context;
 	MemoryContext caller_context;
 
-	rel = open_lease(AccessShareLock);
+	rel = open_to_read();
 	slot = table_slot_create(rel, NULL);
 
 	/* SnapshotAny for the same reason as in find_version. */
@@ -525,7 +528,7 @@ store_insert(const LeaseRow *row)
 	Relation	rel;
 	TupleTableSlot *slot;
 
-	rel = open_lease(RowExclusiveLock);
+	rel = open_to_write();
 	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	ExecStoreHeapTuple(form_tuple(RelationGetDescr(rel), row), slot, true);
 
@@ -633,7 +636,7 @@ store_update(LeaseRow *row)
 	ItemPointerData tid = row->tid;
 	const bool	wait = true;
 
-	rel = open_lease(RowExclusiveLock);
+	rel = open_to_write();
 	if (!claim_version(rel, &tid))
 	{
 		table_close(rel, NoLock);
@@ -673,7 +676,7 @@ store_delete(const LeaseRow *row)
 	const bool	wait = true;
 	const bool	changing_partition = false;
 
-	rel = open_lease(RowExclusiveLock);
+	rel = open_to_write();
 	if (!claim_version(rel, &tid))
 	{
 		table_close(rel, NoLock);

@@ -61,8 +61,6 @@ typedef struct Reading
 	Instants	at;
 } Reading;
 
-extern void store_begin_write(void);
-extern void store_end_write(void);
 extern bool store_read(const char *name, Reading *reading);
 extern bool store_read_uncommitted(const LeaseRow *row, Reading *next);
 extern bool store_snapshot_covers(const char *name, int64 epoch);
