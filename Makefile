@@ -82,7 +82,8 @@ PG_CFLAGS = -fvisibility=hidden
 
 PG_CONFIG ?= pg_config
 # Quiet, because "make check" and "make demo" have to start where it is missing.
-PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
+# Its makefiles may be there without the headers.
+PGXS := $(if $(wildcard $(shell $(PG_CONFIG) --includedir-server 2>/dev/null)/postgres.h),$(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null)))
 
 # These goals run in a private copy of the server, built by a make of its own.
 # They are kept apart from PGXS because they also work before its package is
