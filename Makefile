@@ -29,6 +29,8 @@ OBJS = \
 	src/grant.o \
 	src/guard.o \
 	src/fence.o \
+	src/stamp.o \
+	src/ddl.o \
 	src/api.o \
 	src/admin.o \
 	src/status.o
@@ -40,6 +42,7 @@ TOPICS = \
 	sql/leases.sql \
 	sql/fences.sql \
 	sql/status.sql \
+	sql/doctor.sql \
 	sql/roles.sql
 install_script = sql/$(EXTENSION)--$(EXTVERSION).sql
 

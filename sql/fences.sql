@@ -1,4 +1,9 @@
--- Fences: tables that only a guarded transaction may write.  See src/fence.c.
+-- Fences: tables that only a guarded transaction may write.  See src/fence.c,
+-- src/stamp.c and src/ddl.c.
+
+--
+-- The functions of the triggers
+--
 
 CREATE FUNCTION lease.refuses(
 	lease text,
@@ -9,6 +14,26 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.refuses(text, regclass) IS
 'the condition of a fence: false in a transaction that may write under the lease, an error in any other';
 
+CREATE FUNCTION lease.refuses_stamp(
+	lease text,
+	rel regclass,
+	epoch bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lease_refuses_stamp'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.refuses_stamp(text, regclass, bigint) IS
+'the same for a row that has to carry the epoch: false if that is one of the transaction''s guards';
+
+CREATE FUNCTION lease.refuses_older(
+	lease text,
+	rel regclass,
+	epoch bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lease_refuses_older'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.refuses_older(text, regclass, bigint) IS
+'the same for a row that is to be changed or deleted and carries an epoch: false unless that is later than those of the transaction''s guards';
+
 CREATE FUNCTION lease.fence()
 RETURNS trigger
 AS 'MODULE_PATHNAME', 'lease_fence'
@@ -16,23 +41,50 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.fence() IS
 'the trigger function of a fence; use lease.protect() to make one';
 
+CREATE FUNCTION lease.stamp()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'lease_stamp'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.stamp() IS
+'the trigger function that takes tokens from rows and writes epochs into them; use lease.protect() to make one';
+
+--
+-- What is fenced
+--
+
 CREATE VIEW lease.fence AS
-	SELECT c.oid::pg_catalog.regclass AS rel,
-		pg_catalog.min(pg_catalog.split_part(pg_catalog.encode(t.tgargs, 'escape'), E'\\000', 1)) AS lease,
-		pg_catalog.min(e.enabled) FILTER (WHERE (t.tgtype::int4 & 1) <> 0) AS row_trigger,
-		pg_catalog.min(e.enabled) FILTER (WHERE (t.tgtype::int4 & 32) <> 0) AS truncate_trigger,
+	SELECT t.tgrelid::pg_catalog.regclass AS rel,
+		pg_catalog.min(a.lease) AS lease,
+		pg_catalog.min(a.lease_column) AS lease_column,
+		pg_catalog.min(a.epoch_column) AS epoch_column,
+		pg_catalog.bool_or(a.ddl) AS ddl,
+		CASE WHEN pg_catalog.bit_or(t.tgtype::int4 & 28) FILTER (WHERE e.is_row) = 28
+			THEN (ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(e.rank) FILTER (WHERE e.is_row)]
+			ELSE 'missing' END AS row_trigger,
+		coalesce((ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(e.rank) FILTER (WHERE NOT e.is_row)],
+			'missing') AS truncate_trigger,
 		pg_catalog.bool_or(t.tgparentid <> 0) AS inherited
 	FROM pg_catalog.pg_trigger t
-		JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
-		CROSS JOIN LATERAL (SELECT CASE t.tgenabled
-			WHEN 'O' THEN 'origin' WHEN 'A' THEN 'always'
-			WHEN 'R' THEN 'replica' ELSE 'disabled' END) AS e(enabled)
+		CROSS JOIN LATERAL (SELECT
+			pg_catalog.string_to_array(pg_catalog.encode(t.tgargs, 'escape'), E'\\000') AS argument,
+			(t.tgtype::int4 & 1) <> 0 AS is_row,
+			pg_catalog.strpos('DROA', t.tgenabled::pg_catalog.text) AS rank) AS e
+		CROSS JOIN LATERAL (SELECT
+			e.argument[1] AS lease,
+			e.argument[2] = 'ddl' AS ddl,
+			nullif(pg_catalog.convert_from(pg_catalog.decode(e.argument[3], 'escape'),
+				pg_catalog.getdatabaseencoding()), '') AS epoch_column,
+			nullif(pg_catalog.convert_from(pg_catalog.decode(e.argument[4], 'escape'),
+				pg_catalog.getdatabaseencoding()), '') AS lease_column) AS a
 	WHERE t.tgfoid = 'lease.fence()'::pg_catalog.regprocedure
-	GROUP BY c.oid;
+	GROUP BY t.tgrelid;
 COMMENT ON VIEW lease.fence IS 'every fenced table, as the catalog has it';
 COMMENT ON COLUMN lease.fence.rel IS 'the table';
-COMMENT ON COLUMN lease.fence.lease IS 'the lease that protects it';
-COMMENT ON COLUMN lease.fence.row_trigger IS 'when the fence of INSERT, UPDATE and DELETE fires: origin (but not for replication), always, replica, disabled; null if it is missing';
+COMMENT ON COLUMN lease.fence.lease IS 'the lease that protects it; with a lease_column, the one that protects it as a whole, against TRUNCATE and DDL';
+COMMENT ON COLUMN lease.fence.lease_column IS 'the column that names the lease of each row, null if all belong to that one';
+COMMENT ON COLUMN lease.fence.epoch_column IS 'the column in which each row carries the epoch under which it was written, null if they carry none';
+COMMENT ON COLUMN lease.fence.ddl IS 'whether the table is also protected against DROP, DETACH and ATTACH, loss of a column and loss of its fence';
+COMMENT ON COLUMN lease.fence.row_trigger IS 'when the fence of INSERT, UPDATE and DELETE fires: origin (but not for replication), always, replica (only for replication), disabled, missing';
 COMMENT ON COLUMN lease.fence.truncate_trigger IS 'the same for TRUNCATE';
 COMMENT ON COLUMN lease.fence.inherited IS 'whether the row trigger comes from the partitioned table that it is a partition of';
 
@@ -44,9 +96,90 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.descendants(regclass) IS
 'a table and everything below it, locked against writes, for protect and unprotect';
 
+--
+-- Building and removing
+--
+
+-- PostgreSQL accepts a condition that mentions OLD or NEW only where there is one.
+CREATE FUNCTION lease.build_fence(
+	rel regclass,
+	lease text,
+	epoch_column name,
+	lease_column name,
+	ddl boolean,
+	always boolean,
+	inherited boolean)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	arguments text := format('%L, %L, %L, %L', build_fence.lease,
+		CASE WHEN build_fence.ddl THEN 'ddl' ELSE '' END,
+		coalesce(build_fence.epoch_column, ''), coalesce(build_fence.lease_column, ''));
+	old_row text;
+	new_row text;
+	triggers name[] := '{lease_fence_truncate}';
+	trigger name;
+BEGIN
+	-- Partitions get row triggers from their parent, also later ones.
+	IF NOT build_fence.inherited THEN
+		old_row := format('%s, %L::pg_catalog.regclass',
+			coalesce('old.' || quote_ident(build_fence.lease_column) || '::pg_catalog.text',
+				quote_literal(build_fence.lease)), build_fence.rel);
+		new_row := format('%s, %L::pg_catalog.regclass',
+			coalesce('new.' || quote_ident(build_fence.lease_column) || '::pg_catalog.text',
+				quote_literal(build_fence.lease)), build_fence.rel);
+		IF build_fence.epoch_column IS NULL THEN
+			old_row := format('lease.refuses(%s)', old_row);
+			new_row := format('lease.refuses(%s)', new_row);
+		ELSE
+			old_row := format('lease.refuses_older(%s, old.%I)', old_row, build_fence.epoch_column);
+			new_row := format('lease.refuses_stamp(%s, new.%I)', new_row, build_fence.epoch_column);
+			EXECUTE format('CREATE TRIGGER lease_stamp BEFORE INSERT OR UPDATE ON %s'
+				' FOR EACH ROW EXECUTE FUNCTION lease.stamp(%s)', build_fence.rel, arguments);
+			triggers := triggers || name 'lease_stamp';
+		END IF;
+
+		IF build_fence.epoch_column IS NULL AND build_fence.lease_column IS NULL THEN
+			EXECUTE format('CREATE TRIGGER lease_fence AFTER INSERT OR UPDATE OR DELETE ON %s'
+				' FOR EACH ROW WHEN (%s) EXECUTE FUNCTION lease.fence(%s)',
+				build_fence.rel, new_row, arguments);
+			triggers := triggers || name 'lease_fence';
+		ELSE
+			EXECUTE format('CREATE TRIGGER lease_fence_insert AFTER INSERT ON %s'
+				' FOR EACH ROW WHEN (%s) EXECUTE FUNCTION lease.fence(%s)',
+				build_fence.rel, new_row, arguments);
+			EXECUTE format('CREATE TRIGGER lease_fence_update AFTER UPDATE ON %s'
+				' FOR EACH ROW WHEN (%s OR %s) EXECUTE FUNCTION lease.fence(%s)',
+				build_fence.rel, old_row, new_row, arguments);
+			EXECUTE format('CREATE TRIGGER lease_fence_delete AFTER DELETE ON %s'
+				' FOR EACH ROW WHEN (%s) EXECUTE FUNCTION lease.fence(%s)',
+				build_fence.rel, old_row, arguments);
+			triggers := triggers || '{lease_fence_insert,lease_fence_update,lease_fence_delete}'::name[];
+		END IF;
+	END IF;
+
+	EXECUTE format('CREATE TRIGGER lease_fence_truncate BEFORE TRUNCATE ON %s'
+		' FOR EACH STATEMENT EXECUTE FUNCTION lease.fence(%s)',
+		build_fence.rel, arguments);
+
+	IF build_fence.always THEN
+		FOREACH trigger IN ARRAY triggers LOOP
+			EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', build_fence.rel, trigger);
+		END LOOP;
+	END IF;
+END;
+$$;
+COMMENT ON FUNCTION lease.build_fence(regclass, text, name, name, boolean, boolean, boolean) IS
+'makes the triggers of one table, for protect and for new partitions and children; inherited: only what a partition does not get from its parent';
+
 CREATE FUNCTION lease.protect(
 	rel regclass,
 	lease text,
+	epoch_column name DEFAULT NULL,
+	lease_column name DEFAULT NULL,
+	ddl boolean DEFAULT true,
 	always boolean DEFAULT false)
 RETURNS void
 LANGUAGE plpgsql
@@ -54,12 +187,15 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	class pg_class;
+	attribute pg_attribute;
 	node record;
 	standing text;
 BEGIN
-	IF protect.rel IS NULL OR protect.lease IS NULL OR protect.always IS NULL THEN
+	IF protect.rel IS NULL OR protect.lease IS NULL OR protect.ddl IS NULL
+		OR protect.always IS NULL
+	THEN
 		RAISE null_value_not_allowed USING
-			MESSAGE = 'table, lease and always must not be null';
+			MESSAGE = 'table, lease, ddl and always must not be null';
 	END IF;
 
 	SELECT * INTO class FROM pg_class WHERE oid = protect.rel;
@@ -102,38 +238,72 @@ BEGIN
 					node.descendant, standing),
 				HINT = 'Remove that fence with lease.unprotect() first.';
 		END IF;
+		IF protect.epoch_column IS NOT NULL AND EXISTS (
+			SELECT FROM pg_partitioned_table p
+				JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs)
+			WHERE p.partrelid = node.descendant AND a.attname = protect.epoch_column)
+		THEN
+			RAISE invalid_object_definition USING
+				MESSAGE = format('column "%s" is part of the partition key of table %s',
+					protect.epoch_column, node.descendant),
+				DETAIL = 'Rows are assigned to partitions before they get their epoch.';
+		END IF;
 	END LOOP;
+
+	-- After descendants() has locked the table.
+	IF protect.epoch_column IS NOT NULL THEN
+		SELECT * INTO attribute FROM pg_attribute a
+			WHERE a.attrelid = protect.rel AND a.attname = protect.epoch_column
+				AND a.attnum > 0 AND NOT a.attisdropped;
+		IF NOT FOUND THEN
+			RAISE undefined_column USING
+				MESSAGE = format('column "%s" of table %s does not exist',
+					protect.epoch_column, protect.rel);
+		END IF;
+		IF attribute.atttypid <> 'bigint'::regtype THEN
+			RAISE datatype_mismatch USING
+				MESSAGE = format('column "%s" of table %s is of type %s, not bigint',
+					protect.epoch_column, protect.rel, format_type(attribute.atttypid, NULL)),
+				HINT = 'Epochs are of type bigint.';
+		END IF;
+		IF attribute.attgenerated <> '' OR attribute.attidentity <> '' THEN
+			RAISE invalid_object_definition USING
+				MESSAGE = format('column "%s" of table %s is generated',
+					protect.epoch_column, protect.rel),
+				HINT = 'The epoch of a guard is written into it, so it has to be an ordinary column.';
+		END IF;
+	END IF;
+	IF protect.lease_column IS NOT NULL THEN
+		SELECT * INTO attribute FROM pg_attribute a
+			WHERE a.attrelid = protect.rel AND a.attname = protect.lease_column
+				AND a.attnum > 0 AND NOT a.attisdropped;
+		IF NOT FOUND THEN
+			RAISE undefined_column USING
+				MESSAGE = format('column "%s" of table %s does not exist',
+					protect.lease_column, protect.rel);
+		END IF;
+		IF attribute.atttypid NOT IN ('text'::regtype, 'varchar'::regtype) THEN
+			RAISE datatype_mismatch USING
+				MESSAGE = format('column "%s" of table %s is of type %s, not text',
+					protect.lease_column, protect.rel, format_type(attribute.atttypid, NULL)),
+				HINT = 'Names of leases are of type text.';
+		END IF;
+		IF attribute.attgenerated <> '' AND protect.epoch_column IS NOT NULL THEN
+			RAISE invalid_object_definition USING
+				MESSAGE = format('column "%s" of table %s is generated',
+					protect.lease_column, protect.rel),
+				DETAIL = 'It is computed after the row has got its epoch.';
+		END IF;
+	END IF;
 
 	FOR node IN SELECT * FROM lease.descendants(protect.rel) LOOP
-		-- Partitions get the row trigger from their parent, also later ones.
-		IF NOT node.is_partition THEN
-			EXECUTE format('CREATE TRIGGER lease_fence'
-				' AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW'
-				' WHEN (lease.refuses(%L, %L::pg_catalog.regclass))'
-				' EXECUTE FUNCTION lease.fence(%L)',
-				node.descendant, protect.lease, node.descendant, protect.lease);
-		END IF;
-		EXECUTE format('CREATE TRIGGER lease_fence_truncate'
-			' BEFORE TRUNCATE ON %s FOR EACH STATEMENT'
-			' EXECUTE FUNCTION lease.fence(%L)',
-			node.descendant, protect.lease);
-		IF protect.always THEN
-			EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER lease_fence_truncate',
-				node.descendant);
-		END IF;
+		PERFORM lease.build_fence(node.descendant, protect.lease, protect.epoch_column,
+			protect.lease_column, protect.ddl, protect.always, node.is_partition);
 	END LOOP;
-
-	-- After all are there, so that those of partitions follow.
-	IF protect.always THEN
-		FOR node IN SELECT * FROM lease.descendants(protect.rel) LOOP
-			EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER lease_fence',
-				node.descendant);
-		END LOOP;
-	END IF;
 END;
 $$;
-COMMENT ON FUNCTION lease.protect(regclass, text, boolean) IS
-'builds a fence around a table, its partitions and its children: only a transaction that is guarded by the lease may write to it; always: also what replication applies; to be called by the owner of the table';
+COMMENT ON FUNCTION lease.protect(regclass, text, name, name, boolean, boolean) IS
+'builds a fence around a table, its partitions and its children, also later ones: only a transaction that is guarded by the lease may write to it; epoch_column: a column of type bigint in which rows carry their token; lease_column: a column of type text that names the lease of each row, and lease then protects the table as a whole; ddl: also against DROP, DETACH and ATTACH, loss of a column and loss of the fence; always: also what replication applies; to be called by the owner of the table';
 
 CREATE FUNCTION lease.unprotect(
 	rel regclass)
@@ -171,8 +341,9 @@ BEGIN
 		FOR trigger IN
 			SELECT t.tgname FROM pg_trigger t
 			WHERE t.tgrelid = node.descendant AND t.tgparentid = 0
-				AND t.tgfoid = 'lease.fence()'::regprocedure
+				AND t.tgfoid IN ('lease.fence()'::regprocedure, 'lease.stamp()'::regprocedure)
 				AND split_part(encode(t.tgargs, 'escape'), E'\\000', 1) = fence.lease
+			ORDER BY t.tgname
 		LOOP
 			EXECUTE format('DROP TRIGGER %I ON %s', trigger, node.descendant);
 		END LOOP;
@@ -180,4 +351,78 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.unprotect(regclass) IS
-'removes the fence around a table, its partitions and its children; to be called by the owner of the table';
+'removes the fence around a table, its partitions and its children; where it was built with ddl, in a transaction that is guarded by the lease; to be called by the owner of the table';
+
+--
+-- DDL
+--
+
+CREATE FUNCTION lease.watch_ddl()
+RETURNS event_trigger
+AS 'MODULE_PATHNAME', 'lease_watch_ddl'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.watch_ddl() IS
+'sees to it that DDL on protected tables is watched';
+
+CREATE EVENT TRIGGER lease_watch_ddl ON ddl_command_start
+	EXECUTE FUNCTION lease.watch_ddl();
+COMMENT ON EVENT TRIGGER lease_watch_ddl IS 'refuses DROP, DETACH and ATTACH of protected tables, and loss of a fence, in transactions that are not guarded';
+
+CREATE EVENT TRIGGER lease_watch_rewrites ON table_rewrite
+	EXECUTE FUNCTION lease.watch_ddl();
+COMMENT ON EVENT TRIGGER lease_watch_rewrites IS 'refuses changes of a column''s type that compute it anew, in transactions that are not guarded';
+
+CREATE FUNCTION lease.relinked()
+RETURNS SETOF regclass
+AS 'MODULE_PATHNAME', 'lease_relinked'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.relinked() IS
+'the tables that the present command has given a protected parent, or taken away from one';
+
+CREATE FUNCTION lease.fence_due(
+	rel regclass,
+	OUT action text,
+	OUT lease text,
+	OUT epoch_column name,
+	OUT lease_column name,
+	OUT ddl boolean,
+	OUT always boolean)
+RETURNS record
+AS 'MODULE_PATHNAME', 'lease_fence_due'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.fence_due(regclass) IS
+'what is to be done so that a table is fenced as its parent is: build all triggers, truncate (that one only), remove it; null if nothing';
+
+-- The triggers belong to whoever owns the table, but not everybody who may make a
+-- partition may make a trigger.
+CREATE FUNCTION lease.extend_fences()
+RETURNS event_trigger
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	child regclass;
+	node regclass;
+	due record;
+BEGIN
+	FOR child IN SELECT r FROM lease.relinked() r LOOP
+		FOR node IN SELECT d.descendant FROM lease.descendants(child) d LOOP
+			SELECT * INTO due FROM lease.fence_due(node);
+			IF due.action IN ('build', 'truncate') THEN
+				PERFORM lease.build_fence(node, due.lease, due.epoch_column,
+					due.lease_column, due.ddl, due.always, due.action = 'truncate');
+			ELSIF due.action = 'remove' THEN
+				EXECUTE format('DROP TRIGGER lease_fence_truncate ON %s', node);
+			END IF;
+		END LOOP;
+	END LOOP;
+END;
+$$;
+COMMENT ON FUNCTION lease.extend_fences() IS
+'builds the fences of new partitions and children of protected tables';
+
+CREATE EVENT TRIGGER lease_extend_fences ON ddl_command_end
+	WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE', 'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE', 'CREATE SCHEMA')
+	EXECUTE FUNCTION lease.extend_fences();
+COMMENT ON EVENT TRIGGER lease_extend_fences IS 'fences new partitions and children of protected tables';

@@ -1,7 +1,7 @@
 -- Who may call what.  On which lease is decided in src/role.c.
 --
--- PUBLIC gets the two functions of the trigger, because whoever creates a
--- partition of a protected table needs them.  The owner of the extension gets
+-- PUBLIC gets the functions of the triggers, because whoever creates a partition of
+-- a protected table needs them.  The owner of the extension gets
 -- everything, with the right to pass it on, since under a trusted extension the
 -- objects belong to the bootstrap superuser.
 --
@@ -32,7 +32,7 @@ BEGIN
 		allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
-			' lease.descendants TO %s', allow.role);
+			' lease.descendants, lease.build_fence TO %s', allow.role);
 	END IF;
 END;
 $$;
@@ -63,7 +63,7 @@ BEGIN
 	EXECUTE format('REVOKE EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
-		' lease.protect, lease.unprotect, lease.descendants FROM %s',
+		' lease.protect, lease.unprotect, lease.descendants, lease.build_fence FROM %s',
 		disallow.role);
 	EXECUTE format('REVOKE SELECT ON lease.status, lease.fence FROM %s', disallow.role);
 	EXECUTE format('REVOKE USAGE ON SCHEMA lease FROM %s', disallow.role);
@@ -74,7 +74,9 @@ COMMENT ON FUNCTION lease.disallow(regrole) IS
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lease FROM PUBLIC;
 REVOKE ALL ON TYPE lease.reply FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION lease.fence(), lease.refuses(text, regclass) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION lease.fence(), lease.stamp(),
+	lease.refuses(text, regclass), lease.refuses_stamp(text, regclass, bigint),
+	lease.refuses_older(text, regclass, bigint) TO PUBLIC;
 
 GRANT USAGE ON SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 GRANT USAGE ON TYPE lease.reply TO @extowner@ WITH GRANT OPTION;
@@ -90,4 +92,4 @@ GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin TO @extowner@;
 
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
 GRANT SELECT ON lease.status, lease.fence TO pg_monitor;
-GRANT EXECUTE ON FUNCTION lease.read_status() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor() TO pg_monitor;

@@ -17,16 +17,13 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "access/transam.h"
 #include "args.h"
 #include "authority.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_trigger.h"
 #include "change.h"
+#include "ddl.h"
 #include "epoch.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -39,9 +36,7 @@
 #include "store.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/syscache.h"
 
 SQL_CALLABLE(lease_create);
@@ -182,43 +177,6 @@ lease_alter(PG_FUNCTION_ARGS)
 }
 
 /*
- * find_fenced_table returns the name of a table that is protected by a lease,
- * or NULL if there is none.
- */
-static char *
-find_fenced_table(const char *name)
-{
-	Relation	rel = table_open(TriggerRelationId, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-	char	   *table = NULL;
-	HeapTuple	tuple;
-	Oid			schema = get_namespace_oid("lease", false);
-
-	while (table == NULL && HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
-		Datum		args;
-		bool		isnull;
-		char	   *function;
-
-		if (trigger->tgisinternal || trigger->tgnargs != 1)
-			continue;
-		function = get_func_name(trigger->tgfoid);
-		if (!function || strcmp(function, "fence") != 0 ||
-			get_func_namespace(trigger->tgfoid) != schema)
-			continue;
-		args = heap_getattr(tuple, Anum_pg_trigger_tgargs,
-							RelationGetDescr(rel), &isnull);
-		/* Arguments are stored with a zero byte after each. */
-		if (!isnull && strcmp(VARDATA_ANY(DatumGetByteaPP(args)), name) == 0)
-			table = get_rel_name(trigger->tgrelid);
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return table;
-}
-
-/*
  * check_droppable raises an error if somebody relies on a lease.
  */
 static void
@@ -237,7 +195,7 @@ check_droppable(const Reading *reading)
 						   timestamptz_to_str(row->deadline.wall)),
 				 errhint("Let the holder release it, take it back with lease.revoke(), or drop it with force => true.")));
 
-	table = find_fenced_table(row->name);
+	table = ddl_find_fenced_table(row->name);
 	if (table)
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),

@@ -99,6 +99,18 @@ find_member(Oid extension, const char *name, Oid schema)
 }
 
 /*
+ * catalog_is_member tells whether an object belongs to the extension.
+ */
+bool
+catalog_is_member(Oid class, Oid object)
+{
+	Oid			extension = get_extension_oid("lease", true);
+
+	return OidIsValid(extension) &&
+		getExtensionOfObject(class, object) == extension;
+}
+
+/*
  * find_relations looks up the relations of the extension and tells whether they
  * are all there.
  */

@@ -23,6 +23,7 @@ typedef struct Catalog
 } Catalog;
 
 extern void catalog_init(void);
+extern bool catalog_is_member(Oid class, Oid object);
 extern void catalog_get(Catalog *relations);
 extern Oid	catalog_lock_lease(LOCKMODE mode);
 extern void catalog_unlock_lease(LOCKMODE mode);

@@ -7,7 +7,7 @@
  *
  *		AFTER INSERT OR UPDATE OR DELETE ... FOR EACH ROW
  *			WHEN (lease.refuses('planner', 'the_table'))
- *			EXECUTE FUNCTION lease.fence('planner')
+ *			EXECUTE FUNCTION lease.fence('planner', 'ddl', '', '')
  *
  * The condition does the work: it is evaluated for each row as it will stand,
  * inside the statement, and either raises an error or is false, so that no
@@ -15,17 +15,28 @@
  * transaction is guarded, together with the generation of the guards; so a row
  * costs a comparison, and a savepoint that is rolled back costs a new look.
  *
- * The trigger function makes the same check, for TRUNCATE, whose triggers fire
- * once per statement, and for whoever creates the trigger without its
- * condition.
+ * Where a column of the row names its lease, or carries its token, there is one
+ * such trigger for each of INSERT, UPDATE and DELETE, because a condition may
+ * mention the old and the new row only where there is one:
+ *
+ *		lease.refuses(lease, table)			every row, old and new
+ *		lease.refuses_stamp(lease, table, epoch)	a new row, which must carry
+ *			the epoch of a guard; so that it does whatever triggers have run
+ *			after stamp.c, which has put it there
+ *		lease.refuses_older(lease, table, epoch)	an old row, which must not
+ *			carry a later epoch than the transaction's
+ *
+ * The trigger function makes the check of lease.refuses, for TRUNCATE, whose
+ * triggers fire once per statement, and for whoever creates the trigger without
+ * its condition.
  *
  * A transaction without a guard for the lease may still carry a token in the
  * connection's start-up option lease.token; it is guarded with that at its
  * first protected write, on behalf of the session user, who made the
  * connection.
  *
- * Both functions are executable by PUBLIC, because whoever creates a partition
- * needs them; they give nothing away, and validate their arguments.
+ * All are executable by PUBLIC, because whoever creates a partition needs them;
+ * they give nothing away, and validate their arguments.
  *
  * This module takes no locks but what guard.c takes for it.
  *
@@ -38,7 +49,11 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "args.h"
+#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
+#include "fence.h"
 #include "fmgr.h"
 #include "guard.h"
 #include "miscadmin.h"
@@ -48,55 +63,213 @@
 #include "utils/rel.h"
 
 SQL_CALLABLE(lease_refuses);
+SQL_CALLABLE(lease_refuses_stamp);
+SQL_CALLABLE(lease_refuses_older);
 SQL_CALLABLE(lease_fence);
+
+/* Positions of the arguments of a fence's triggers */
+#define FENCE_ARG_LEASE			0
+#define FENCE_ARG_DDL			1
+#define FENCE_ARG_EPOCH_COLUMN	2
+#define FENCE_ARG_LEASE_COLUMN	3
+#define FENCE_ARGS				4
 
 /* What a query remembers about its last check, in fn_extra. */
 typedef struct FenceMemory
 {
 	uint64		generation;		/* of the guards; 0: nothing yet */
+	int64		epoch;			/* of the guard, where a row has one */
 	size_t		length;
 	char		name[LEASE_NAME_MAX + 1];
 } FenceMemory;
 
-/* The write that is being admitted, for error messages. */
-typedef struct ProtectedWrite
+/* What is being admitted, for error messages. */
+typedef struct Admission
 {
 	const char *lease;
 	const char *schema;			/* of the table, or NULL */
 	const char *table;			/* NULL if it is not known */
-} ProtectedWrite;
+	FenceAction action;
+} Admission;
 
 /*
- * write_context adds to an error which write was refused.
+ * set_arguments interprets the arguments of a fence's trigger and tells whether
+ * they are any.  A trigger that was made by hand may have just the first.
+ */
+static bool
+set_arguments(FenceArguments *arguments, int nargs, const char *const *args)
+{
+	if (nargs < 1 || nargs > FENCE_ARGS ||
+		!token_name_is_valid(args[FENCE_ARG_LEASE],
+							 strlen(args[FENCE_ARG_LEASE])))
+		return false;
+	if (nargs > FENCE_ARG_DDL && args[FENCE_ARG_DDL][0] != '\0' &&
+		strcmp(args[FENCE_ARG_DDL], "ddl") != 0)
+		return false;
+
+	memset(arguments, 0, sizeof(FenceArguments));
+	arguments->lease = args[FENCE_ARG_LEASE];
+	arguments->ddl = nargs > FENCE_ARG_DDL && args[FENCE_ARG_DDL][0] != '\0';
+	if (nargs > FENCE_ARG_EPOCH_COLUMN && args[FENCE_ARG_EPOCH_COLUMN][0])
+		arguments->epoch_column = args[FENCE_ARG_EPOCH_COLUMN];
+	if (nargs > FENCE_ARG_LEASE_COLUMN && args[FENCE_ARG_LEASE_COLUMN][0])
+		arguments->lease_column = args[FENCE_ARG_LEASE_COLUMN];
+	return true;
+}
+
+/*
+ * fence_parse_arguments interprets the arguments of a trigger that fires, or
+ * raises an error.
+ */
+void
+fence_parse_arguments(const Trigger *trigger, FenceArguments *arguments)
+{
+	if (!set_arguments(arguments, trigger->tgnargs,
+					   (const char *const *) trigger->tgargs))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("trigger \"%s\" must be given the arguments of a fence",
+						trigger->tgname),
+				 errhint("Use lease.protect() to create the triggers of a fence.")));
+}
+
+/*
+ * fence_read_arguments interprets the arguments of a trigger in the catalog and
+ * tells whether they are any.  They are allocated in the current context.
+ */
+bool
+fence_read_arguments(HeapTuple tuple, Relation pg_trigger,
+					 FenceArguments *arguments)
+{
+	int			nargs = ((Form_pg_trigger) GETSTRUCT(tuple))->tgnargs;
+	const char *args[FENCE_ARGS];
+	const char *next;
+	Datum		value;
+	bool		isnull;
+
+	value = heap_getattr(tuple, Anum_pg_trigger_tgargs,
+						 RelationGetDescr(pg_trigger), &isnull);
+	if (isnull || nargs > FENCE_ARGS)
+		return false;
+
+	/* They are stored with a zero byte after each. */
+	next = VARDATA_ANY(DatumGetByteaPCopy(value));
+	for (int i = 0; i < nargs; i++)
+	{
+		args[i] = next;
+		next += strlen(next) + 1;
+	}
+	return set_arguments(arguments, nargs, args);
+}
+
+/*
+ * fence_check_name raises an error unless a string, which need not end with a
+ * zero byte, can be the name of a lease.
+ */
+void
+fence_check_name(const char *name, size_t length)
+{
+	if (!token_name_is_valid(name, length))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("invalid name of a lease in a fence: \"%s\"",
+						pnstrdup(name, Min(length, LEASE_NAME_MAX)))));
+}
+
+/*
+ * begin_admission collects what errors will say about an admission.
+ *
+ * It does so beforehand, because an error context must not look into the
+ * catalogs.
  */
 static void
-write_context(void *arg)
+begin_admission(Admission *admission, const char *lease, Oid table,
+				FenceAction action)
 {
-	const ProtectedWrite *write = (const ProtectedWrite *) arg;
+	admission->lease = lease;
+	admission->action = action;
+	admission->schema = NULL;
+	admission->table = get_rel_name(table);
+	if (admission->table)
+		admission->schema = get_namespace_name(get_rel_namespace(table));
+}
 
-	if (write->table)
+/*
+ * name_table puts the table into the fields of an error.
+ */
+static int
+name_table(const Admission *admission)
+{
+	if (admission->table)
+	{
+		err_generic_string(PG_DIAG_SCHEMA_NAME, admission->schema);
+		err_generic_string(PG_DIAG_TABLE_NAME, admission->table);
+	}
+	return 0;
+}
+
+/*
+ * admission_context adds to an error what was refused.
+ */
+static void
+admission_context(void *arg)
+{
+	const Admission *admission = (const Admission *) arg;
+
+	if (!admission->table)
+		return;
+	name_table(admission);
+	if (admission->action == FENCE_DDL)
+		errcontext("change of table \"%s\", which is protected by lease \"%s\"",
+				   admission->table, admission->lease);
+	else
 		errcontext("write to table \"%s\", which is protected by lease \"%s\"",
-				   write->table, write->lease);
+				   admission->table, admission->lease);
+}
+
+/*
+ * push_context has errors say what was refused, until it is taken off.
+ */
+static void
+push_context(ErrorContextCallback *context, Admission *admission)
+{
+	context->callback = admission_context;
+	context->arg = admission;
+	context->previous = error_context_stack;
+	error_context_stack = context;
 }
 
 /*
  * raise_no_token raises LS004.
  */
 pg_noreturn static void
-raise_no_token(const ProtectedWrite *write)
+raise_no_token(const Admission *admission)
 {
+	const char *lease = admission->lease;
+	const char *standing = guard_describe_lease(lease);
+	const char *hint = "Call lease.guard('%s', epoch) first in the same transaction, with the epoch that lease.acquire() returned; or connect with the start-up option lease.token='%s=epoch'.";
+
+	if (admission->action == FENCE_DDL)
+		ereport(ERROR,
+				(errcode(ERRCODE_LEASE_NO_TOKEN),
+				 errmsg("change of table \"%s\" carries no token for lease \"%s\"",
+						admission->table ? admission->table : "", lease),
+				 errdetail("The table is protected: only a transaction that is guarded by the lease may drop, detach or attach it, take a column away, or drop its fence. %s",
+						   standing),
+				 errhint(hint, lease, lease),
+				 name_table(admission)));
+
 	ereport(ERROR,
 			(errcode(ERRCODE_LEASE_NO_TOKEN),
-			 write->table ?
+			 admission->table ?
 			 errmsg("write to table \"%s\" carries no token for lease \"%s\"",
-					write->table, write->lease) :
+					admission->table, lease) :
 			 errmsg("write to a protected table carries no token for lease \"%s\"",
-					write->lease),
-			 errdetail("The table is protected: only a transaction that is guarded by the lease may write to it."),
-			 errhint("Call lease.guard('%s', epoch) first in the same transaction, with the epoch that lease.acquire() returned; or connect with the start-up option lease.token='%s=epoch'.",
-					 write->lease, write->lease),
-			 write->table ? err_generic_string(PG_DIAG_SCHEMA_NAME, write->schema) : 0,
-			 write->table ? err_generic_string(PG_DIAG_TABLE_NAME, write->table) : 0));
+					lease),
+			 errdetail("The table is protected: only a transaction that is guarded by the lease may write to it. %s",
+					   standing),
+			 errhint(hint, lease, lease),
+			 name_table(admission)));
 }
 
 /*
@@ -113,12 +286,13 @@ raise_malformed(void)
 }
 
 /*
- * admit admits a write under a lease, or raises an error.
+ * fence_admit admits a write to a table, or a change of it, under a lease, or
+ * raises an error.
  */
-static void
-admit(const char *lease, Oid table)
+void
+fence_admit(const char *lease, Oid table, FenceAction action)
 {
-	ProtectedWrite write = {lease, NULL, NULL};
+	Admission	admission;
 	ErrorContextCallback context;
 	TokenSearch search = TOKEN_ABSENT;
 	int64		epoch = 0;
@@ -126,57 +300,63 @@ admit(const char *lease, Oid table)
 	if (guard_exists(lease))
 		return;
 
-	/* Now, because an error context must not look into the catalogs. */
-	write.table = get_rel_name(table);
-	if (write.table)
-		write.schema = get_namespace_name(get_rel_namespace(table));
-
+	begin_admission(&admission, lease, table, action);
 	if (lease_token && lease_token[0] != '\0')
 		search = token_search(lease_token, lease, &epoch);
 	if (search == TOKEN_ABSENT)
-		raise_no_token(&write);
+		raise_no_token(&admission);
 
-	context.callback = write_context;
-	context.arg = &write;
-	context.previous = error_context_stack;
-	error_context_stack = &context;
-
+	push_context(&context, &admission);
 	if (search == TOKEN_MALFORMED)
 		raise_malformed();
 	guard_declare(lease, epoch, GetSessionUserId());
-
 	error_context_stack = context.previous;
 }
 
 /*
- * lease_refuses is the condition of the row trigger.  It is false, or raises
- * an error.
+ * fence_present admits a write whose row carries the token, or raises an error.
  */
-Datum
-lease_refuses(PG_FUNCTION_ARGS)
+void
+fence_present(const char *lease, Oid table, int64 epoch)
+{
+	Admission	admission;
+	ErrorContextCallback context;
+
+	if (guard_exists_at(lease, epoch))
+		return;
+	begin_admission(&admission, lease, table, FENCE_WRITE);
+	push_context(&context, &admission);
+	arg_check_epoch(epoch);
+	guard_declare(lease, epoch, GetUserId());
+	error_context_stack = context.previous;
+}
+
+/*
+ * admit_row admits a row under the lease that is the first argument of a
+ * condition, on the table that is the second, or raises an error; it returns
+ * what the query remembers about that.
+ */
+static FenceMemory *
+admit_row(FunctionCallInfo fcinfo)
 {
 	FenceMemory *memory = (FenceMemory *) fcinfo->flinfo->fn_extra;
-	Oid			table = PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1);
 	text	   *lease;
+	const char *name;
 	size_t		length;
 
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lease of a fence must not be null")));
+				 errmsg("lease of a protected row must not be null")));
 
 	lease = PG_GETARG_TEXT_PP(0);
+	name = VARDATA_ANY(lease);
 	length = VARSIZE_ANY_EXHDR(lease);
 	if (memory && memory->generation == guard_generation() &&
-		memory->length == length &&
-		memcmp(memory->name, VARDATA_ANY(lease), length) == 0)
-		PG_RETURN_BOOL(false);
+		memory->length == length && memcmp(memory->name, name, length) == 0)
+		return memory;
 
-	if (!token_name_is_valid(VARDATA_ANY(lease), length))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_NAME),
-				 errmsg("invalid name of a lease in a fence")));
-
+	fence_check_name(name, length);
 	if (!memory)
 	{
 		memory = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
@@ -185,23 +365,109 @@ lease_refuses(PG_FUNCTION_ARGS)
 	}
 	memory->generation = 0;
 	memory->length = length;
-	memcpy(memory->name, VARDATA_ANY(lease), length);
+	memcpy(memory->name, name, length);
 	memory->name[length] = '\0';
-	admit(memory->name, table);
+	fence_admit(memory->name, PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
+				FENCE_WRITE);
 
-	/* Only now: what admit() raises must not be remembered as admitted. */
+	/* Only now: what raises an error must not be remembered as admitted. */
+	memory->epoch = guard_epoch(memory->name);
 	memory->generation = guard_generation();
+	return memory;
+}
+
+/*
+ * lease_refuses: lease.refuses(lease, rel)
+ *
+ * The condition that the transaction is guarded.  Like the other two it is
+ * false or raises an error.
+ */
+Datum
+lease_refuses(PG_FUNCTION_ARGS)
+{
+	(void) admit_row(fcinfo);
 	PG_RETURN_BOOL(false);
 }
 
 /*
- * lease_fence is the trigger function; its one argument is the lease's name.
+ * lease_refuses_stamp: lease.refuses_stamp(lease, rel, epoch)
+ *
+ * The condition that a row carries the epoch of a guard.
+ */
+Datum
+lease_refuses_stamp(PG_FUNCTION_ARGS)
+{
+	FenceMemory *memory = admit_row(fcinfo);
+	Admission	admission;
+
+	if (!PG_ARGISNULL(2))
+	{
+		int64		epoch = PG_GETARG_INT64(2);
+
+		if (epoch == memory->epoch)
+			PG_RETURN_BOOL(false);
+		if (guard_exists_at(memory->name, epoch))
+		{
+			memory->epoch = epoch;
+			PG_RETURN_BOOL(false);
+		}
+	}
+
+	begin_admission(&admission, memory->name,
+					PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
+					FENCE_WRITE);
+	ereport(ERROR,
+			(errcode(ERRCODE_LEASE_NO_TOKEN),
+			 errmsg("row of table \"%s\" does not carry the epoch of lease \"%s\" under which it is written",
+					admission.table ? admission.table : "", memory->name),
+			 PG_ARGISNULL(2) ?
+			 errdetail("It carries none, and this transaction acts under epoch %lld.",
+					   (long long) memory->epoch) :
+			 errdetail("It carries epoch %lld, and this transaction acts under epoch %lld.",
+					   (long long) PG_GETARG_INT64(2),
+					   (long long) memory->epoch),
+			 errhint("Something has changed the row after the trigger lease_stamp: look for triggers of the table that fire later, and in lease.fence whether that one is enabled."),
+			 name_table(&admission)));
+}
+
+/*
+ * lease_refuses_older: lease.refuses_older(lease, rel, epoch)
+ *
+ * The condition that a row was not written under a later epoch.
+ */
+Datum
+lease_refuses_older(PG_FUNCTION_ARGS)
+{
+	FenceMemory *memory = admit_row(fcinfo);
+	Admission	admission;
+
+	if (PG_ARGISNULL(2) || PG_GETARG_INT64(2) <= memory->epoch ||
+		PG_GETARG_INT64(2) <= guard_epoch(memory->name))
+		PG_RETURN_BOOL(false);
+
+	begin_admission(&admission, memory->name,
+					PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
+					FENCE_WRITE);
+	ereport(ERROR,
+			(errcode(ERRCODE_LEASE_SUPERSEDED),
+			 errmsg("row of table \"%s\" was written under a later epoch of lease \"%s\"",
+					admission.table ? admission.table : "", memory->name),
+			 errdetail("The row carries epoch %lld, and this transaction acts under epoch %lld. %s",
+					   (long long) PG_GETARG_INT64(2),
+					   (long long) memory->epoch,
+					   guard_describe_lease(memory->name)),
+			 errhint("Stop all work that was begun under this epoch. If it is the current one, the row comes from a later state of the database: make sure of that with lease.raise_floor(), and acquire again."),
+			 name_table(&admission)));
+}
+
+/*
+ * lease_fence: lease.fence(), the trigger function
  */
 Datum
 lease_fence(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	const char *lease;
+	FenceArguments arguments;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR,
@@ -221,15 +487,18 @@ lease_fence(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("lease.fence() must be fired after each row")));
 
-	if (trigger->tg_trigger->tgnargs != 1 ||
-		!token_name_is_valid(trigger->tg_trigger->tgargs[0],
-							 strlen(trigger->tg_trigger->tgargs[0])))
+	fence_parse_arguments(trigger->tg_trigger, &arguments);
+
+	/* What a row itself says is judged by the conditions only. */
+	if (TRIGGER_FIRED_FOR_ROW(trigger->tg_event) &&
+		(arguments.epoch_column || arguments.lease_column))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("lease.fence() must be given the name of a lease"),
-				 errhint("Use lease.protect() to create the trigger.")));
+				 errmsg("trigger \"%s\" has not the condition that it needs",
+						trigger->tg_trigger->tgname),
+				 errhint("Use lease.protect() to create the triggers of a fence.")));
 
-	lease = trigger->tg_trigger->tgargs[0];
-	admit(lease, RelationGetRelid(trigger->tg_relation));
+	fence_admit(arguments.lease, RelationGetRelid(trigger->tg_relation),
+				FENCE_WRITE);
 	PG_RETURN_POINTER(NULL);
 }

@@ -44,6 +44,7 @@
 #include "access/xlog.h"
 #include "authority.h"
 #include "catalog.h"
+#include "ddl.h"
 #include "guard.h"
 #include "lock.h"
 #include "miscadmin.h"
@@ -105,6 +106,38 @@ guard_exists(const char *name)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * guard_exists_at tells whether this transaction is guarded by a lease at an
+ * epoch.
+ */
+bool
+guard_exists_at(const char *name, int64 epoch)
+{
+	for (const Guard *guard = guards; guard; guard = guard->next)
+	{
+		if (guard->epoch == epoch && strcmp(guard->name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * guard_epoch returns the latest epoch of a lease at which this transaction is
+ * guarded, or 0.
+ */
+int64
+guard_epoch(const char *name)
+{
+	int64		epoch = 0;
+
+	for (const Guard *guard = guards; guard; guard = guard->next)
+	{
+		if (strcmp(guard->name, name) == 0)
+			epoch = guard->epoch;	/* they are in the order of epochs */
+	}
+	return epoch;
 }
 
 /*
@@ -199,6 +232,20 @@ describe_grant(const LeaseRow *row)
 							row->reason ? row->reason : "");
 	}
 	return pstrdup("");
+}
+
+/*
+ * guard_describe_lease says in a sentence or two how a lease stands, for the
+ * error of somebody who has no token.
+ */
+char *
+guard_describe_lease(const char *name)
+{
+	Reading		reading;
+
+	if (!store_read(name, &reading))
+		return psprintf("Lease \"%s\" does not exist.", name);
+	return describe_grant(&reading.row);
 }
 
 /*
@@ -523,6 +570,7 @@ forget_transaction(void)
 	granted = false;
 	commit_checked = false;
 	prepare_checked = false;
+	ddl_forget_transaction();
 }
 
 /*

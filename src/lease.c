@@ -39,7 +39,9 @@
  *		grant.c		acquire, renew, release, revoke
  *		change.c	the steps of every change of a lease: the protocol
  *		guard.c		guards, and the one transaction callback
- *		fence.c		the trigger
+ *		fence.c		the trigger that admits a row
+ *		stamp.c		the trigger for tokens that rows carry
+ *		ddl.c		the same for what DDL does to rows
  *		authority.c	the decisions, as pure functions
  *		store.c		the rows
  *		catalog.c	which relations are ours
@@ -62,8 +64,10 @@
 #include <limits.h>
 
 #include "catalog.h"
+#include "ddl.h"
 #include "guard.h"
 #include "lease.h"
+#include "stamp.h"
 #include "utils/guc.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
@@ -165,4 +169,6 @@ _PG_init(void)
 
 	catalog_init();
 	guard_init();
+	stamp_init();
+	ddl_init();
 }

@@ -12,7 +12,7 @@ RESET client_min_messages;
 
 SELECT lease.create('c', ttl => '1 hour'), lease.create('c/2', ttl => '1 hour') \g /dev/null
 CREATE TABLE guarded (x text);
-SELECT lease.protect('guarded', 'c');
+SELECT lease.protect('guarded', 'c', ddl => false);
 SELECT epoch FROM lease.acquire('c', 'a') \gset
 SELECT epoch AS second FROM lease.acquire('c/2', 'a') \gset
 

@@ -42,7 +42,7 @@ BEGIN
 	PERFORM set_config('default_transaction_isolation', level, false);
 	COMMIT;
 	PERFORM put(1, 'create', format('SELECT lease.create(%L, ttl => ''1 hour'')', il));
-	PERFORM lease.protect('guarded', il);
+	PERFORM lease.protect('guarded', il, ddl => false);
 	COMMIT;
 	PERFORM put(2, 'acquire', format('SELECT outcome FROM lease.acquire(%L, ''a'')', il));
 	COMMIT;
@@ -128,7 +128,7 @@ SELECT question,
 -- serializable transaction to fail.
 SELECT lease.create('il', ttl => '1 hour');
 SELECT epoch FROM lease.acquire('il', 'a') \gset
-SELECT lease.protect('guarded', 'il');
+SELECT lease.protect('guarded', 'il', ddl => false);
 BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT lease.guard('il', :epoch);
 SELECT lease.holds('il', :epoch), outcome FROM lease.acquire('il', 'b');

@@ -46,7 +46,7 @@ CREATE EXTENSION lease;
 SELECT lease.create('x', ttl => '1 hour');
 SELECT outcome, epoch FROM lease.acquire('x', 'h') \gset
 \echo :outcome :epoch
-SELECT lease.protect('guarded', 'x');
+SELECT lease.protect('guarded', 'x', ddl => false);
 
 -- swap begins a guarded transaction and replaces the extension in it.
 \set swap 'BEGIN; SELECT lease.guard(''x'', :epoch) \\g /dev/null\\\\ INSERT INTO guarded VALUES (''guarded''); DROP EXTENSION lease CASCADE;'

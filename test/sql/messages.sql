@@ -11,7 +11,7 @@ RESET client_min_messages;
 SELECT lease.create('m', ttl => '1 hour'), lease.create('m/new'), lease.raise_floor(1000000) \g /dev/null
 SELECT epoch FROM lease.acquire('m', 'host-a/100') \gset
 CREATE TABLE guarded (x int);
-SELECT lease.protect('guarded', 'm');
+SELECT lease.protect('guarded', 'm', ddl => false);
 
 -- complain shows the error of a command, with epochs, times and durations replaced.
 CREATE FUNCTION complain(sql text, epoch bigint DEFAULT NULL, later bigint DEFAULT NULL)
@@ -59,7 +59,7 @@ SELECT * FROM complain('TRUNCATE guarded');
 -- LS005, no such lease
 SELECT * FROM complain($$SELECT lease.acquire('none', 'a')$$);
 SELECT * FROM complain($$SELECT lease.guard('none', 1)$$);
-SELECT * FROM complain($$SELECT lease.protect('guarded', 'none')$$);
+SELECT * FROM complain($$SELECT lease.protect('guarded', 'none', ddl => false)$$);
 
 -- LS002, expired
 SET lease.clock_offset = '3600 s';
@@ -102,7 +102,7 @@ SELECT * FROM complain($$SELECT lease.create('m')$$);
 SELECT * FROM complain($$SELECT lease.drop('m')$$, :epoch);
 SELECT lease.revoke('m') \g /dev/null
 SELECT * FROM complain($$SELECT lease.drop('m')$$);
-SELECT * FROM complain($$SELECT lease.protect('guarded', 'm/new')$$);
+SELECT * FROM complain($$SELECT lease.protect('guarded', 'm/new', ddl => false)$$);
 SELECT * FROM complain($$SELECT lease.unprotect('pg_class')$$);
 SELECT * FROM complain($$SELECT lease.create('not a name')$$);
 SELECT * FROM complain($$SELECT lease.create('m/2', ttl => '1 month')$$);

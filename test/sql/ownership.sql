@@ -88,7 +88,7 @@ SELECT look('theirs'), look('theirs_1'), look('pg_class'), look('pg_authid'),
 	look('lease.lease'), look('table_lock'), look('pg_class_oid_index'),
 	look(1), look(NULL);
 -- Nor by way of the functions that use it.
-SELECT lease.protect('theirs', 'ow/1');
+SELECT lease.protect('theirs', 'ow/1', ddl => false);
 SELECT lease.unprotect('theirs');
 RESET ROLE;
 
@@ -100,22 +100,27 @@ CREATE TABLE mother (i int);
 CREATE TABLE daughter () INHERITS (mother);
 CREATE TABLE granddaughter () INHERITS (daughter);
 CREATE TABLE other_daughter (i int);
-SELECT lease.protect('mother', 'ow/1');
-SELECT lease.protect('other_daughter', 'ow/2');
+SELECT lease.protect('mother', 'ow/1', ddl => false);
+SELECT lease.protect('other_daughter', 'ow/2', ddl => false);
+-- A table is under one lease, also as a child: it gets the fence of its mother, unless
+-- it has another one.
 ALTER TABLE other_daughter INHERIT mother;
-SELECT rel, lease FROM lease.fence ORDER BY rel::text COLLATE "C";
-SELECT lease.unprotect('mother');
+SELECT lease.unprotect('other_daughter');
+ALTER TABLE other_daughter INHERIT mother;
 SELECT rel, lease, row_trigger, truncate_trigger FROM lease.fence ORDER BY rel::text COLLATE "C";
+SELECT lease.protect('other_daughter', 'ow/2', ddl => false);
+SELECT lease.unprotect('mother');
+SELECT rel, lease FROM lease.fence ORDER BY rel::text COLLATE "C";
 INSERT INTO mother VALUES (1);
 INSERT INTO granddaughter VALUES (1);
-INSERT INTO other_daughter VALUES (1);
 UPDATE mother SET i = 2;
 TRUNCATE other_daughter;
--- It can be built again only where none stands.
-SELECT lease.protect('mother', 'ow/1');
+-- Where one stands, none can be built around it.
+SELECT lease.protect('other_daughter', 'ow/2', ddl => false);
+INSERT INTO mother VALUES (1);
+INSERT INTO other_daughter VALUES (1);
+SELECT lease.protect('mother', 'ow/1', ddl => false);
 SELECT lease.unprotect('other_daughter');
-SELECT lease.protect('mother', 'ow/1');
-SELECT rel, lease FROM lease.fence ORDER BY rel::text COLLATE "C";
 
 DROP TABLE mother, daughter, granddaughter, other_daughter, theirs, its_own;
 DROP VIEW table_lock;

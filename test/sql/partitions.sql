@@ -2,7 +2,8 @@
 -- partitions: fences around partitioned tables and inheritance trees.
 --
 -- Probes G4 through every partition: addressed directly, through each level above it,
--- as the source and the target of a row that moves, and made after the fence.
+-- as the source and the target of a row that moves, and made after the fence.  What
+-- DDL does to partitions has a test of its own, ddl.
 --
 \set VERBOSITY sqlstate
 SET client_min_messages = warning;
@@ -92,13 +93,22 @@ SELECT tableoid::regclass, * FROM root WHERE id = 104;
 -- Partitions that come later
 --
 
--- Made, attached, and below another level: rows are protected from the first on.
+-- Made, attached, attached with partitions of its own, and below another level: rows
+-- are protected from the first on, also against TRUNCATE.
 CREATE TABLE north_3 PARTITION OF north FOR VALUES FROM (200) TO (300);
 CREATE TABLE west (region text, id int, note text);
 INSERT INTO west VALUES ('w', 1);
+CREATE TABLE far (region text, id int, note text) PARTITION BY RANGE (id);
+CREATE TABLE far_1 PARTITION OF far FOR VALUES FROM (0) TO (100);
+BEGIN;
+SELECT lease.guard('tree', :epoch);
 ALTER TABLE root ATTACH PARTITION west FOR VALUES IN ('w');
+ALTER TABLE root ATTACH PARTITION far FOR VALUES IN ('f');
+COMMIT;
 CREATE TABLE east PARTITION OF root FOR VALUES IN ('e') PARTITION BY HASH (id);
 CREATE TABLE east_0 PARTITION OF east FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+CREATE SCHEMA made_with
+	CREATE TABLE south_west PARTITION OF public.root FOR VALUES IN ('sw');
 TRUNCATE command RESTART IDENTITY;
 INSERT INTO command (sql) VALUES
 	($$INSERT INTO root VALUES ('n', 201)$$),
@@ -111,14 +121,31 @@ INSERT INTO command (sql) VALUES
 	($$INSERT INTO east_0 VALUES ('e', 1)$$),
 	($$COPY east_0 (region, id) FROM PROGRAM 'echo e,3' (FORMAT csv)$$),
 	($$UPDATE root SET region = 'e' WHERE region = 'w'$$),
-	($$TRUNCATE root$$);
+	($$INSERT INTO far VALUES ('f', 1)$$),
+	($$INSERT INTO far_1 VALUES ('f', 1)$$),
+	($$INSERT INTO made_with.south_west VALUES ('sw', 1)$$),
+	($$TRUNCATE root$$),
+	($$TRUNCATE north_3$$),
+	($$TRUNCATE west$$),
+	($$TRUNCATE far$$),
+	($$TRUNCATE far_1$$),
+	($$TRUNCATE east$$),
+	($$TRUNCATE east_0$$),
+	($$TRUNCATE made_with.south_west$$);
 EXECUTE results(:epoch);
-SELECT rel, row_trigger, inherited FROM lease.fence WHERE lease = 'tree' ORDER BY rel::text COLLATE "C";
+SELECT rel, row_trigger, truncate_trigger, inherited FROM lease.fence WHERE lease = 'tree' ORDER BY rel::text COLLATE "C";
 
 -- A partition that leaves takes its rows along, out of the fence.
+BEGIN;
+SELECT lease.guard('tree', :epoch);
 ALTER TABLE root DETACH PARTITION west;
-SELECT try('INSERT INTO west VALUES (''w'', 2)');
-DROP TABLE west;
+ALTER TABLE root DETACH PARTITION far;
+DROP TABLE made_with.south_west;
+COMMIT;
+DROP SCHEMA made_with;
+SELECT try('INSERT INTO west VALUES (''w'', 2)'), try('TRUNCATE west'), try('TRUNCATE far_1');
+SELECT count(*) AS left_behind FROM pg_trigger WHERE tgrelid IN ('west'::regclass, 'far'::regclass, 'far_1'::regclass);
+DROP TABLE west, far;
 
 --
 -- A fence stands around the whole tree, or around one branch
@@ -131,14 +158,17 @@ SELECT lease.protect('south', 'other');
 SELECT lease.protect('north', 'tree');
 
 -- Unprotect removes all of it, also from partitions that came later.
+BEGIN;
+SELECT lease.guard('tree', :epoch);
 SELECT lease.unprotect('root');
+COMMIT;
 SELECT count(*) AS fences FROM lease.fence WHERE lease = 'tree';
 SELECT count(*) AS triggers FROM pg_trigger WHERE tgname LIKE 'lease%';
 SELECT sql, try(sql) FROM command WHERE sql NOT LIKE '%west%' ORDER BY n;
 
 -- A single partition, or a branch, can be protected by itself; what does not arrive
 -- there is free.
-SELECT lease.protect('north', 'tree');
+SELECT lease.protect('north', 'tree', ddl => false);
 SELECT rel, inherited FROM lease.fence WHERE lease = 'tree' ORDER BY rel::text COLLATE "C";
 TRUNCATE command RESTART IDENTITY;
 INSERT INTO command (sql) VALUES
@@ -156,7 +186,7 @@ EXECUTE results(:epoch);
 SELECT lease.protect('root', 'other');
 SELECT count(*) AS triggers FROM pg_trigger WHERE tgrelid = 'root'::regclass;
 SELECT lease.unprotect('north');
-SELECT lease.protect('root', 'other');
+SELECT lease.protect('root', 'other', ddl => false);
 SELECT try($$INSERT INTO north_1 VALUES ('n', 2)$$) AS none, try($$INSERT INTO north_1 VALUES ('n', 2)$$, :epoch) AS guarded_by_another_lease;
 SELECT lease.unprotect('root');
 
@@ -174,20 +204,27 @@ INSERT INTO command (sql) VALUES
 	($$TRUNCATE root$$);
 EXECUTE results(:epoch);
 RESET session_replication_role;
+BEGIN;
+SELECT lease.guard('tree', :epoch);
 DROP TABLE root;
+COMMIT;
 
 -- A partitioned table without partitions; and one with a foreign partition, which can
 -- have a TRUNCATE trigger from PostgreSQL 16 on (hence two expected files).
 CREATE TABLE root (id int) PARTITION BY RANGE (id);
-SELECT lease.protect('root', 'tree');
+SELECT lease.protect('root', 'tree', ddl => false);
 CREATE TABLE first PARTITION OF root FOR VALUES FROM (0) TO (100);
 SELECT try('INSERT INTO root VALUES (1)') AS none, try('INSERT INTO root VALUES (1)', :epoch) AS guarded;
-SELECT lease.unprotect('root');
 CREATE FOREIGN DATA WRAPPER lease_test_wrapper;
 CREATE SERVER lease_test_server FOREIGN DATA WRAPPER lease_test_wrapper;
+BEGIN;
+SELECT lease.guard('tree', :epoch);
+CREATE FOREIGN TABLE farther PARTITION OF root FOR VALUES FROM (200) TO (300) SERVER lease_test_server;
+COMMIT;
+SELECT lease.unprotect('root');
 CREATE FOREIGN TABLE far PARTITION OF root FOR VALUES FROM (100) TO (200) SERVER lease_test_server;
-SELECT lease.protect('root', 'tree');
-SELECT count(*) AS triggers FROM pg_trigger WHERE tgname LIKE 'lease%';
+SELECT lease.protect('root', 'tree', ddl => false);
+SELECT tgrelid::regclass AS rel, tgname FROM pg_trigger WHERE tgname LIKE 'lease%' ORDER BY tgrelid::regclass::text COLLATE "C", tgname COLLATE "C";
 DROP FOREIGN DATA WRAPPER lease_test_wrapper CASCADE;
 DROP TABLE root;
 
@@ -216,19 +253,61 @@ INSERT INTO command (sql) VALUES
 	($$TRUNCATE ONLY mother$$);
 EXECUTE results(:epoch);
 
--- Here each table has a fence of its own.
+-- Children that come later are fenced like their mother, and so are theirs.
+CREATE TABLE late_daughter (extra int) INHERITS (mother);
+CREATE TABLE adopted (id int, note text);
+CREATE TABLE adopted_child () INHERITS (adopted);
+INSERT INTO adopted VALUES (5);
+BEGIN;
+SELECT lease.guard('tree', :epoch);
+ALTER TABLE adopted INHERIT mother;
+COMMIT;
+CREATE TABLE late_granddaughter () INHERITS (late_daughter);
+CREATE TABLE likeness (LIKE mother INCLUDING ALL);
+SELECT rel, row_trigger, truncate_trigger, inherited, ddl FROM lease.fence WHERE lease = 'tree' ORDER BY rel::text COLLATE "C";
+TRUNCATE command RESTART IDENTITY;
+INSERT INTO command (sql) VALUES
+	($$INSERT INTO late_daughter VALUES (4)$$),
+	($$INSERT INTO late_granddaughter VALUES (4)$$),
+	($$UPDATE adopted SET note = 'x'$$),
+	($$UPDATE mother SET note = 'x' WHERE id = 5$$),
+	($$INSERT INTO adopted_child VALUES (4)$$),
+	($$COPY late_granddaughter (id) FROM PROGRAM 'echo 4'$$),
+	($$TRUNCATE late_daughter$$),
+	($$TRUNCATE ONLY late_granddaughter$$),
+	($$TRUNCATE adopted_child$$),
+	($$INSERT INTO likeness VALUES (4)$$);
+EXECUTE results(:epoch);
+
+-- Here each table has a fence of its own, also when it leaves.
+BEGIN;
+SELECT lease.guard('tree', :epoch);
+ALTER TABLE adopted NO INHERIT mother;
+COMMIT;
+SELECT try('INSERT INTO adopted VALUES (6)'), try('INSERT INTO adopted_child VALUES (6)');
+BEGIN;
+SELECT lease.guard('tree', :epoch);
+SELECT lease.unprotect('adopted');
 SELECT lease.unprotect('granddaughter');
+COMMIT;
 SELECT try('INSERT INTO granddaughter VALUES (4)'), try('INSERT INTO daughter VALUES (4)');
+BEGIN;
+SELECT lease.guard('tree', :epoch);
 SELECT lease.unprotect('mother');
+COMMIT;
 SELECT count(*) AS fences FROM lease.fence WHERE lease = 'tree';
 
--- Two mothers: the daughter is fenced once.
+-- Two mothers: the daughter is fenced once, by one lease.
 CREATE TABLE father (id int);
 ALTER TABLE granddaughter INHERIT father;
-SELECT lease.protect('mother', 'tree');
-SELECT lease.protect('father', 'tree');
+SELECT lease.protect('mother', 'tree', ddl => false);
+SELECT lease.protect('father', 'tree', ddl => false);
+CREATE TABLE stranger (id int);
+SELECT lease.protect('stranger', 'other', ddl => false);
+CREATE TABLE of_both () INHERITS (mother, stranger);
+ALTER TABLE late_daughter INHERIT stranger;
 SELECT rel FROM lease.fence WHERE lease = 'tree' ORDER BY rel::text COLLATE "C";
 
-DROP TABLE mother, daughter, granddaughter, father, command;
+DROP TABLE mother, daughter, granddaughter, late_daughter, late_granddaughter, father, stranger, adopted, adopted_child, likeness, command CASCADE;
 DROP FUNCTION try;
 SELECT lease.drop('tree', force => true), lease.drop('other') \g /dev/null

@@ -28,7 +28,7 @@ PREPARE p_holds AS SELECT lease.holds($1, $2);
 PREPARE p_remaining AS SELECT lease.remaining($1, $2);
 PREPARE p_guard AS SELECT lease.guard($1, $2);
 PREPARE p_raise_floor AS SELECT lease.raise_floor($1);
-PREPARE p_protect AS SELECT lease.protect($1, $2, $3);
+PREPARE p_protect AS SELECT lease.protect($1, $2, $3, $4, $5, $6);
 PREPARE p_protect_2 AS SELECT lease.protect($1, $2);
 PREPARE p_unprotect AS SELECT lease.unprotect($1);
 PREPARE p_allow AS SELECT lease.allow($1);
@@ -53,6 +53,9 @@ EXECUTE p_holds(NULL, NULL);
 BEGIN;
 EXECUTE p_guard('p', :'epoch');
 INSERT INTO guarded VALUES (1);
+EXECUTE p_unprotect('guarded');
+EXECUTE p_protect('guarded', 'p', NULL, NULL, 'f', 'f');
+EXECUTE p_unprotect('guarded');
 COMMIT;
 EXECUTE p_release_2('p', :'epoch');
 EXECUTE p_remaining('p', :'epoch');
@@ -61,7 +64,6 @@ SELECT array_agg(epoch ORDER BY name) AS epochs FROM lease.status WHERE name IN 
 EXECUTE p_renew_many('{p,p/1}', :'epochs', NULL);
 EXECUTE p_release_many('{p,p/1}', :'epochs', 'b', '1 min');
 EXECUTE p_revoke('p', 'why');
-EXECUTE p_unprotect('guarded');
 EXECUTE p_drop('p', 'true');
 EXECUTE p_drop('p/1', 'true');
 

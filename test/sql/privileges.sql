@@ -105,7 +105,7 @@ BEGIN
 		EXECUTE format('ALTER TABLE own_table OWNER TO %I', who);
 	ELSIF sql ~ 'fenced_table' THEN
 		EXECUTE format('ALTER TABLE fenced_table OWNER TO %I', who);
-		PERFORM lease.protect('fenced_table', 'team');
+		PERFORM lease.protect('fenced_table', 'team', ddl => false);
 	END IF;
 	PERFORM set_config('role', who, true);
 	IF sql LIKE 'SELECT%' THEN
@@ -155,7 +155,7 @@ INSERT INTO command (sql) VALUES
 	($$SELECT lease.allow('regress_stranger')$$),
 	($$SELECT lease.disallow('regress_stranger')$$),
 	-- what owners of tables do
-	($$SELECT lease.protect('own_table', 'team')$$),
+	($$SELECT lease.protect('own_table', 'team', ddl => false)$$),
 	($$SELECT lease.unprotect('fenced_table')$$),
 	-- what nobody should have to do
 	($$SELECT lease.refuses('team')$$),
@@ -257,16 +257,16 @@ SET ROLE regress_table_owner;
 SET search_path = regress_tables;
 CREATE TABLE root (id int, x text) PARTITION BY RANGE (id);
 CREATE TABLE root_1 PARTITION OF root FOR VALUES FROM (0) TO (100);
-SELECT lease.protect('root', 'team');
+SELECT lease.protect('root', 'team', ddl => false);
 SELECT * FROM lease.fence ORDER BY rel::text COLLATE "C";
 GRANT INSERT ON root TO regress_stranger, regress_member;
 
 -- Another's table it cannot protect, nor release.
-SELECT lease.protect('public.own_table', 'team');
-SELECT lease.protect('pg_catalog.pg_class', 'team');
-SELECT lease.protect('lease.lease', 'team');
+SELECT lease.protect('public.own_table', 'team', ddl => false);
+SELECT lease.protect('pg_catalog.pg_class', 'team', ddl => false);
+SELECT lease.protect('lease.lease', 'team', ddl => false);
 RESET ROLE;
-SELECT lease.protect('public.own_table', 'team');
+SELECT lease.protect('public.own_table', 'team', ddl => false);
 SET ROLE regress_table_owner;
 SELECT lease.unprotect('public.own_table');
 

@@ -16,7 +16,7 @@ SELECT epoch FROM lease.acquire('sp', 'a') \gset
 SELECT epoch AS other FROM lease.acquire('sp/other', 'a') \gset
 CREATE TABLE guarded (x text);
 CREATE TABLE other (x text);
-SELECT lease.protect('guarded', 'sp'), lease.protect('other', 'sp/other') \g /dev/null
+SELECT lease.protect('guarded', 'sp', ddl => false), lease.protect('other', 'sp/other', ddl => false) \g /dev/null
 
 -- Who acts under a grant shows in pg_locks, in a class of its own.
 CREATE VIEW presence AS

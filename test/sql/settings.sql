@@ -86,7 +86,7 @@ SELECT * FROM settings WHERE name = 'plain';
 SELECT lease.drop('plain');
 -- nor while a table is protected by it,
 CREATE TABLE guarded (x int);
-SELECT lease.protect('guarded', 'undone');
+SELECT lease.protect('guarded', 'undone', ddl => false);
 SELECT lease.drop('undone');
 -- unless forced: then nobody can write to the table.
 SELECT lease.drop('undone', force => true);

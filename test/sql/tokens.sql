@@ -17,7 +17,7 @@ SELECT epoch AS b FROM lease.acquire('t/b', 'x') \gset
 CREATE TABLE table_a (x text);
 CREATE TABLE table_b (x text);
 CREATE TABLE free (x text);
-SELECT lease.protect('table_a', 't/a'), lease.protect('table_b', 't/b') \g /dev/null
+SELECT lease.protect('table_a', 't/a', ddl => false), lease.protect('table_b', 't/b', ddl => false) \g /dev/null
 
 -- connect is the conninfo of a connection with a token list.
 \set connect 'options=''-c lease.token='
@@ -118,13 +118,10 @@ SELECT set_config('lease.token', :'token', false) <> '' AS set;
 SELECT lease.holds('t/a', :a);
 INSERT INTO table_a VALUES ('smuggled');
 
--- A function that brings its own.
+-- A function that brings its own: DDL knows the setting, also in a fresh session.
 \c -reuse-previous=on "options=''"
 SELECT format('CREATE FUNCTION smuggle() RETURNS void LANGUAGE sql SET lease.token = %L AS $$INSERT INTO table_a VALUES (''smuggled'')$$', :'token') AS create_function \gset
 :create_function;
-SELECT smuggle();
-SELECT smuggle();
-DROP FUNCTION smuggle();
 
 -- A setting of the database or of the role.
 \c -reuse-previous=on "options=''"

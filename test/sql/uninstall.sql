@@ -13,7 +13,7 @@ RESET client_min_messages;
 SELECT lease.create('u', ttl => '1 hour');
 SELECT epoch FROM lease.acquire('u', 'a') \gset
 CREATE TABLE guarded (x text);
-SELECT lease.protect('guarded', 'u');
+SELECT lease.protect('guarded', 'u', ddl => false);
 
 -- Everything below is done in one session, which remembers as much as it can.
 PREPARE holds AS SELECT lease.holds($1, $2);
@@ -49,7 +49,7 @@ SELECT lease.unprotect('guarded');
 CREATE VIEW watch AS SELECT name, state FROM lease.status;
 DROP EXTENSION lease;
 DROP VIEW watch;
-SELECT lease.protect('guarded', 'u');
+SELECT lease.protect('guarded', 'u', ddl => false);
 
 --
 -- Not in a transaction that is guarded
@@ -150,7 +150,7 @@ EXECUTE holds('u', :epoch);
 EXECUTE acquire('u', 'a');
 SELECT lease.create('u', ttl => '1 hour');
 EXECUTE holds('u', :epoch);
-SELECT lease.protect('guarded', 'u');
+SELECT lease.protect('guarded', 'u', ddl => false);
 EXECUTE write('no token');
 SELECT outcome, epoch FROM lease.acquire('u', 'a') \gset again_
 \echo :again_outcome
@@ -172,7 +172,7 @@ BEGIN
 		DROP EXTENSION lease CASCADE;
 		CREATE EXTENSION lease;
 		PERFORM lease.create('u');
-		PERFORM lease.protect('guarded', 'u');
+		PERFORM lease.protect('guarded', 'u', ddl => false);
 		SELECT * INTO granted FROM lease.acquire('u', 'a');
 		PERFORM lease.guard('u', granted.epoch);
 		INSERT INTO guarded VALUES ('time ' || i);

@@ -6,7 +6,8 @@
 -- test of their own, and so have savepoints and COMMIT.
 --
 -- Each kind of token has its lease, its schema and its tables.  The tokens come from
--- the start-up option lease.token, so that it is the write that is refused.
+-- the start-up option lease.token, so that it is the write that is refused.  Every way
+-- is tried with every kind of token at every isolation level.
 --
 \set VERBOSITY sqlstate
 SET client_min_messages = warning;
@@ -31,14 +32,26 @@ BEGIN
 	EXECUTE format('CREATE SCHEMA w_%1$s', kind);
 	EXECUTE format('SET LOCAL search_path = w_%1$s', kind);
 	CREATE TABLE parent (id int PRIMARY KEY);
-	INSERT INTO parent VALUES (1), (2), (3);
+	INSERT INTO parent VALUES (1), (2), (3), (4);
 	CREATE TABLE child (
 		id int PRIMARY KEY,
 		parent int REFERENCES parent ON DELETE CASCADE ON UPDATE CASCADE,
 		note text);
-	CREATE TABLE loose (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE SET NULL);
+	CREATE TABLE loose (
+		id int PRIMARY KEY,
+		parent int REFERENCES parent ON DELETE SET NULL ON UPDATE SET NULL,
+		other int DEFAULT 1 REFERENCES parent ON DELETE SET DEFAULT ON UPDATE SET DEFAULT);
 	CREATE VIEW child_view AS SELECT * FROM child WHERE id < 100;
+	CREATE VIEW view_of_view AS SELECT id, parent FROM child_view WITH CHECK OPTION;
 	CREATE TABLE source (id int);
+	CREATE TABLE ruled (id int);
+	CREATE RULE instead AS ON INSERT TO ruled WHERE new.id < 50 DO INSTEAD INSERT INTO child VALUES (new.id, 1);
+	CREATE RULE also AS ON DELETE TO ruled DO ALSO DELETE FROM child;
+	INSERT INTO ruled VALUES (60);
+	CREATE VIEW joined AS SELECT c.id, p.id AS parent FROM child c JOIN parent p ON p.id = c.parent;
+	CREATE FUNCTION write_through() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN EXECUTE format(''DELETE FROM %I.child WHERE id = $1'', TG_TABLE_SCHEMA) USING old.id; RETURN old; END';
+	CREATE TRIGGER write_through INSTEAD OF DELETE ON joined FOR EACH ROW EXECUTE FUNCTION write_through();
 	CREATE FUNCTION copy_down() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN EXECUTE format(''INSERT INTO %I.child VALUES ($1)'', TG_TABLE_SCHEMA) USING new.id; RETURN NULL; END';
 	CREATE TRIGGER copy_down AFTER INSERT ON source FOR EACH ROW WHEN (new.id < 50) EXECUTE FUNCTION copy_down();
@@ -46,9 +59,15 @@ BEGIN
 		FOR EACH ROW WHEN (new.id >= 50) EXECUTE FUNCTION copy_down();
 	CREATE FUNCTION write_it() RETURNS void LANGUAGE sql AS 'INSERT INTO child VALUES (10, 1)';
 
+	CREATE FUNCTION write_as_owner() RETURNS void LANGUAGE sql SECURITY DEFINER AS 'INSERT INTO child VALUES (10, 1)';
+	CREATE FUNCTION write_caught() RETURNS void LANGUAGE plpgsql AS
+		'BEGIN BEGIN INSERT INTO child VALUES (1, 1); EXCEPTION WHEN unique_violation THEN NULL; END; INSERT INTO child VALUES (10, 1); END';
+	CREATE PROCEDURE write_in_procedure() LANGUAGE sql AS 'INSERT INTO child VALUES (10, 1)';
+
 	INSERT INTO child VALUES (1, 1), (2, 2);
-	INSERT INTO loose VALUES (1, 3);
-	PERFORM lease.protect('child', 'w/' || kind), lease.protect('loose', 'w/' || kind);
+	INSERT INTO loose VALUES (1, 3, 4);
+	PERFORM lease.protect('child', 'w/' || kind, ddl => false),
+		lease.protect('loose', 'w/' || kind, ddl => false);
 END;
 $$;
 SELECT build(kind) FROM token ORDER BY n \g /dev/null
@@ -74,32 +93,57 @@ SELECT count(*) AS fences, count(DISTINCT lease) AS leases, min(row_trigger) AS 
 CREATE TABLE command (n int GENERATED ALWAYS AS IDENTITY, label text, sql text);
 INSERT INTO command (label, sql) VALUES
 	('INSERT', 'INSERT INTO child VALUES (10, 1)'),
-	('INSERT of many', 'INSERT INTO child SELECT i, 1 FROM generate_series(10, 1000) i'),
+	('INSERT of two rows', 'INSERT INTO child VALUES (10, 1), (11, 2)'),
+	('INSERT of columns', 'INSERT INTO child (parent, id) VALUES (1, 10)'),
+	('INSERT SELECT', 'INSERT INTO child SELECT i, 1 FROM generate_series(10, 1000) i'),
 	('INSERT ON CONFLICT DO NOTHING', 'INSERT INTO child VALUES (10, 1) ON CONFLICT DO NOTHING'),
 	('INSERT ON CONFLICT DO UPDATE', 'INSERT INTO child VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET note = ''x'''),
 	('INSERT RETURNING', 'INSERT INTO child VALUES (10, 1) RETURNING id'),
 	('UPDATE', 'UPDATE child SET note = ''x'' WHERE id = 1'),
 	('UPDATE FROM', 'UPDATE child SET note = ''x'' FROM parent WHERE child.parent = parent.id'),
+	('UPDATE of the key', 'UPDATE child SET id = id + 100'),
 	('UPDATE of nothing new', 'UPDATE child SET note = note'),
+	('INSERT through a view', 'INSERT INTO child_view VALUES (10, 1)'),
 	('UPDATE through a view', 'UPDATE child_view SET note = ''x'''),
+	('DELETE through a view', 'DELETE FROM child_view'),
+	('INSERT through two views', 'INSERT INTO view_of_view VALUES (10, 1)'),
+	('an INSTEAD rule', 'INSERT INTO ruled VALUES (10)'),
+	('an ALSO rule', 'DELETE FROM ruled'),
+	('an INSTEAD OF trigger', 'DELETE FROM joined WHERE id = 1'),
 	('DELETE', 'DELETE FROM child WHERE id = 1'),
 	('DELETE USING', 'DELETE FROM child USING parent WHERE child.parent = parent.id'),
 	('MERGE INSERT', 'MERGE INTO child USING (VALUES (10)) v(i) ON id = i WHEN NOT MATCHED THEN INSERT VALUES (i, 1)'),
 	('MERGE UPDATE', 'MERGE INTO child USING (VALUES (1)) v(i) ON id = i WHEN MATCHED THEN UPDATE SET note = ''x'''),
 	('MERGE DELETE', 'MERGE INTO child USING (VALUES (1)) v(i) ON id = i WHEN MATCHED THEN DELETE'),
 	('COPY', 'COPY child (id, parent) FROM PROGRAM ''echo 10,1'' (FORMAT csv)'),
+	('COPY binary', 'COPY child (id, parent) FROM PROGRAM ''echo UEdDT1BZCv8NCgAAAAAAAAAAAAACAAAABAAAAAoAAAAEAAAAAf// | base64 -d'' (FORMAT binary)'),
 	('TRUNCATE', 'TRUNCATE child'),
+	('TRUNCATE of several', 'TRUNCATE source, child, ruled RESTART IDENTITY'),
 	('TRUNCATE CASCADE', 'TRUNCATE parent CASCADE'),
 	('ON DELETE CASCADE', 'DELETE FROM parent WHERE id = 1'),
 	('ON UPDATE CASCADE', 'UPDATE parent SET id = 5 WHERE id = 2'),
 	('ON DELETE SET NULL', 'DELETE FROM parent WHERE id = 3'),
-	('in a WITH', 'WITH w AS (DELETE FROM child RETURNING id) SELECT 1'),
+	('ON UPDATE SET NULL', 'UPDATE parent SET id = 6 WHERE id = 3'),
+	('ON DELETE SET DEFAULT', 'DELETE FROM parent WHERE id = 4'),
+	('ON UPDATE SET DEFAULT', 'UPDATE parent SET id = 7 WHERE id = 4'),
+	('INSERT in a WITH', 'WITH w AS (INSERT INTO child VALUES (10, 1) RETURNING id) SELECT count(*) FROM w'),
+	('UPDATE in a WITH', 'WITH w AS (UPDATE child SET note = ''x'') SELECT 1'),
+	('DELETE in a WITH', 'WITH w AS (DELETE FROM child RETURNING id) SELECT 1'),
+	('UPDATE WHERE CURRENT OF', 'DO ''DECLARE c CURSOR FOR SELECT * FROM child FOR UPDATE; r record; BEGIN OPEN c; FETCH c INTO r; UPDATE child SET note = ''''x'''' WHERE CURRENT OF c; END'''),
+	('DELETE WHERE CURRENT OF', 'DO ''DECLARE c CURSOR FOR SELECT * FROM child; r record; BEGIN OPEN c; FETCH c INTO r; DELETE FROM child WHERE CURRENT OF c; END'''),
+	('EXECUTE', 'DEALLOCATE ALL; PREPARE w AS INSERT INTO child VALUES ($1, 1); EXECUTE w(10)'),
+	('EXPLAIN ANALYZE', 'EXPLAIN ANALYZE INSERT INTO child VALUES (10, 1)'),
 	('in a function', 'SELECT write_it()'),
+	('in a function as its owner', 'SELECT write_as_owner()'),
+	('after an error that was caught', 'SELECT write_caught()'),
+	('in a procedure', 'CALL write_in_procedure()'),
 	('in a DO block', 'DO ''BEGIN INSERT INTO child VALUES (10, 1); END'''),
 	('in a trigger', 'INSERT INTO source VALUES (10)'),
 	('in a deferred trigger', 'INSERT INTO source VALUES (60); SET CONSTRAINTS ALL IMMEDIATE'),
+	('in many statements', 'DO ''BEGIN FOR i IN 10..300 LOOP INSERT INTO child VALUES (i, 1); UPDATE child SET note = i WHERE id = i; END LOOP; END'''),
 	('INSERT of no row', 'INSERT INTO child SELECT 10, 1 WHERE false'),
 	('INSERT that conflicts, DO NOTHING', 'INSERT INTO child VALUES (1, 1) ON CONFLICT DO NOTHING'),
+	('MERGE DO NOTHING', 'MERGE INTO child USING (VALUES (1)) v(i) ON id = i WHEN MATCHED THEN DO NOTHING'),
 	('UPDATE of no row', 'UPDATE child SET note = ''x'' WHERE id = 99'),
 	('DELETE of no row', 'DELETE FROM child WHERE id = 99'),
 	('SELECT', 'SELECT * FROM child'),
@@ -120,30 +164,54 @@ EXCEPTION
 END;
 $$;
 
--- With no token at all, nothing can be written; the last lines write nothing.
+-- The matrix is filled in three connections: without a token, with one that is malformed,
+-- and with one for each kind, which are all foreign to the tables of the kind "none".
+CREATE TABLE answer (level text, n int, label text, kind text, answer text);
+CREATE PROCEDURE fill(kinds text[], schema text DEFAULT NULL) LANGUAGE plpgsql AS $$
+DECLARE
+	level text;
+BEGIN
+	FOREACH level IN ARRAY '{read committed,repeatable read,serializable}'::text[] LOOP
+		PERFORM set_config('default_transaction_isolation', level, false);
+		COMMIT;
+		INSERT INTO answer
+			SELECT level, c.n, c.label, k, try('w_' || coalesce(schema, k), c.sql)
+			FROM command c, unnest(kinds) AS k;
+	END LOOP;
+	RESET default_transaction_isolation;
+	COMMIT;
+END;
+$$;
 SET client_min_messages = warning;
-SELECT try('w_' || kind, sql) AS without_tokens, min(c.n) AS first_line, max(c.n) AS last_line
-	FROM token, command c GROUP BY 1 ORDER BY 1;
+CALL fill('{missing}', 'none');
+
+\c -reuse-previous=on "options='-c lease.token=w/none=1,w/none=x'"
+SET client_min_messages = warning;
+CALL fill('{malformed}', 'none');
 
 SELECT 'dbname=' || current_database() || ' options=''-c lease.token=' ||
 		(SELECT string_agg('w/' || kind || '=' || epoch, ',' ORDER BY n) FROM token WHERE kind <> 'none') || '''' AS connection \gset
 \c -reuse-previous=on :"connection"
-
 SET client_min_messages = warning;
+SELECT array_agg(kind) AS kinds FROM token WHERE kind <> 'none' \gset
+CALL fill(:'kinds');
+CALL fill('{foreign}', 'none');
 
--- The matrix: LS001 superseded, LS002 expired, LS003 not held, LS004 no token,
--- LS005 no such lease.
-SELECT label,
-		max(answer) FILTER (WHERE kind = 'valid') AS valid,
-		max(answer) FILTER (WHERE kind = 'none') AS none,
-		max(answer) FILTER (WHERE kind = 'superseded') AS superseded,
-		max(answer) FILTER (WHERE kind = 'expired') AS expired,
-		max(answer) FILTER (WHERE kind = 'released') AS released,
-		max(answer) FILTER (WHERE kind = 'revoked') AS revoked,
-		max(answer) FILTER (WHERE kind = 'never') AS never,
-		max(answer) FILTER (WHERE kind = 'dropped') AS dropped
-	FROM (SELECT c.n, label, kind, try('w_' || kind, sql) AS answer FROM command c, token) AS a
-	GROUP BY n, label ORDER BY n;
+-- LS001 superseded, LS002 expired, LS003 not held, LS004 no token, LS005 no such lease,
+-- 22023 malformed.  One answer stands for all three isolation levels where they agree.
+-- The lines from "INSERT of no row" on write nothing.
+CREATE FUNCTION cell(label text, kind text) RETURNS text LANGUAGE sql STABLE AS $$
+	SELECT CASE WHEN count(*) <> 3 THEN 'missing'
+			WHEN count(DISTINCT answer) = 1 THEN min(answer)
+			ELSE string_agg(answer, '/' ORDER BY level) END
+		FROM answer a WHERE a.label = cell.label AND a.kind = cell.kind
+$$;
+SELECT label, cell(label, 'valid') AS valid, cell(label, 'missing') AS missing, cell(label, 'malformed') AS malformed,
+		cell(label, 'foreign') AS foreign, cell(label, 'superseded') AS superseded, cell(label, 'expired') AS expired,
+		cell(label, 'released') AS released, cell(label, 'revoked') AS revoked, cell(label, 'never') AS never,
+		cell(label, 'dropped') AS dropped
+	FROM command ORDER BY n;
+SELECT count(*) = 3 * 10 * (SELECT count(*) FROM command) AS complete FROM answer;
 
 -- Nothing of all that has arrived.
 SELECT kind, untouched(kind) FROM token WHERE kind <> 'valid' ORDER BY n;
@@ -186,11 +254,26 @@ SET client_min_messages = warning;
 SELECT epoch AS none FROM token WHERE kind = 'none' \gset
 SELECT epoch AS valid FROM token WHERE kind = 'valid' \gset
 
--- By the guard of the lease everything is admitted,
-SELECT try('w_none', sql, 'w/none', :none) AS answer, count(*) FROM command GROUP BY 1;
+-- By the guard of the lease everything is admitted, at every isolation level,
+CREATE PROCEDURE fill_guarded(kind text, guard text, epoch bigint) LANGUAGE plpgsql AS $$
+DECLARE
+	level text;
+BEGIN
+	FOREACH level IN ARRAY '{read committed,repeatable read,serializable}'::text[] LOOP
+		PERFORM set_config('default_transaction_isolation', level, false);
+		COMMIT;
+		INSERT INTO answer
+			SELECT level, c.n, c.label, kind, try('w_none', c.sql, guard, epoch) FROM command c;
+	END LOOP;
+	RESET default_transaction_isolation;
+	COMMIT;
+END;
+$$;
+CALL fill_guarded('its own', 'w/none', :none);
 -- by that of another lease nothing is.
-SELECT try('w_none', sql, 'w/valid', :valid) AS answer, min(n) AS first_line, max(n) AS last_line
-	FROM command GROUP BY 1 ORDER BY 1;
+CALL fill_guarded('another', 'w/valid', :valid);
+SELECT kind, level, answer, count(*), min(n) AS first_line, max(n) AS last_line
+	FROM answer WHERE kind IN ('its own', 'another') GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
 RESET client_min_messages;
 
 -- A transaction may be guarded by several leases and write under each.
@@ -211,6 +294,59 @@ SELECT (SELECT count(*) FROM w_none.child WHERE id = 20), (SELECT count(*) FROM 
 INSERT INTO w_valid.child SELECT 21, 1 FROM lease.guard('w/valid', :valid);
 WITH g AS MATERIALIZED (SELECT lease.guard('w/valid', :valid))
 	DELETE FROM w_valid.child USING g WHERE id > 2;
+
+-- A procedure that commits: the guard ends with its transaction.
+CREATE PROCEDURE write_and_commit(epoch bigint) LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM lease.guard('w/valid', epoch);
+	INSERT INTO w_valid.child VALUES (40, 1);
+	COMMIT;
+	INSERT INTO w_valid.child VALUES (41, 1);
+END;
+$$;
+CALL write_and_commit(:valid);
+CREATE PROCEDURE write_and_roll_back(epoch bigint) LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM lease.guard('w/valid', epoch);
+	INSERT INTO w_valid.child VALUES (42, 1);
+	ROLLBACK;
+	INSERT INTO w_valid.child VALUES (43, 1);
+END;
+$$;
+CALL write_and_roll_back(:valid);
+CREATE PROCEDURE guard_anew(epoch bigint) LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 44..46 LOOP
+		PERFORM lease.guard('w/valid', epoch);
+		INSERT INTO w_valid.child VALUES (i, 1);
+		COMMIT AND CHAIN;
+	END LOOP;
+END;
+$$;
+CALL guard_anew(:valid);
+SELECT id FROM w_valid.child WHERE id >= 40 ORDER BY id;
+DROP PROCEDURE write_and_commit, write_and_roll_back, guard_anew;
+
+-- Refused, and then done as it should be.
+DO $$
+BEGIN
+	INSERT INTO w_valid.child VALUES (47, 1);
+EXCEPTION WHEN SQLSTATE 'LS004' THEN
+	PERFORM lease.guard('w/valid', (SELECT epoch FROM token WHERE kind = 'valid'));
+	INSERT INTO w_valid.child VALUES (47, 1);
+END;
+$$;
+SELECT id FROM w_valid.child WHERE id = 47;
+
+-- A read-only transaction can be guarded, and then its COMMIT is checked, too.
+BEGIN READ ONLY;
+SELECT lease.guard('w/valid', :valid);
+INSERT INTO w_valid.child VALUES (48, 1);
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT lease.guard('w/valid', :valid);
+SELECT count(*) FROM w_valid.child;
+COMMIT;
 
 -- After COMMIT the guard is gone; a guard that was refused is none.
 INSERT INTO w_valid.child VALUES (22, 1);
@@ -235,7 +371,7 @@ SELECT id FROM w_none.child ORDER BY id;
 
 -- With "always" it is.
 SELECT lease.unprotect('w_none.child');
-SELECT lease.protect('w_none.child', 'w/none', always => true);
+SELECT lease.protect('w_none.child', 'w/none', ddl => false, always => true);
 SET session_replication_role = replica;
 INSERT INTO w_none.child VALUES (31, 1);
 TRUNCATE w_none.child;
@@ -269,7 +405,7 @@ INSERT INTO w_never.child VALUES (40, 1);
 -- Names that have to be quoted.
 CREATE SCHEMA "w S";
 CREATE TABLE "w S"."T'""y" ("X z" int);
-SELECT lease.protect('"w S"."T''""y"', 'w/valid');
+SELECT lease.protect('"w S"."T''""y"', 'w/valid', ddl => false);
 INSERT INTO "w S"."T'""y" VALUES (1);
 SELECT rel, row_trigger FROM lease.fence WHERE rel = '"w S"."T''""y"'::regclass;
 ALTER TABLE "w S"."T'""y" RENAME TO "another %I";
@@ -287,5 +423,6 @@ SET client_min_messages = warning;
 SELECT format('DROP SCHEMA w_%s CASCADE', kind) FROM token ORDER BY n \gexec
 RESET client_min_messages;
 SELECT lease.drop(name, force => true) FROM lease.status WHERE name LIKE 'w/%' \g /dev/null
-DROP FUNCTION build, untouched, try;
-DROP TABLE token, command;
+DROP FUNCTION build, untouched, try, cell;
+DROP PROCEDURE fill, fill_guarded;
+DROP TABLE token, command, answer;

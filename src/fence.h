@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * fence.h
+ *	  Fences: their triggers' arguments, and the admission of what they guard.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LEASE_FENCE_H
+#define LEASE_FENCE_H
+
+#include "lease.h"
+
+#include "access/htup.h"
+#include "utils/rel.h"
+#include "utils/reltrigger.h"
+
+/* The arguments of a fence's triggers; see lease.protect(). */
+typedef struct FenceArguments
+{
+	const char *lease;			/* protects the table as a whole */
+	bool		ddl;			/* also its DROP, DETACH and ATTACH */
+	const char *epoch_column;	/* whose values are tokens, or NULL */
+	const char *lease_column;	/* names the lease of each row, or NULL */
+} FenceArguments;
+
+/* What is to be admitted. */
+typedef enum FenceAction
+{
+	FENCE_WRITE,
+	FENCE_DDL
+} FenceAction;
+
+extern void fence_parse_arguments(const Trigger *trigger,
+								  FenceArguments *arguments);
+extern bool fence_read_arguments(HeapTuple tuple, Relation pg_trigger,
+								 FenceArguments *arguments);
+extern void fence_check_name(const char *name, size_t length);
+extern void fence_admit(const char *lease, Oid table, FenceAction action);
+extern void fence_present(const char *lease, Oid table, int64 epoch);
+
+#endif							/* LEASE_FENCE_H */

@@ -1,0 +1,365 @@
+/*-------------------------------------------------------------------------
+ *
+ * stamp.c
+ *	  Tokens that rows carry: the trigger that reads and writes them.
+ *
+ * A table may be protected with an epoch_column.  A trigger BEFORE INSERT OR
+ * UPDATE, made by lease.protect(), then
+ *
+ *	- takes a value that the statement has set as a token, and guards the
+ *	  transaction with it;
+ *	- and otherwise writes the epoch of the transaction's guard there: a NULL
+ *	  of an INSERT, or what an UPDATE that does not mention the column has
+ *	  inherited from the old row.  What was inherited is nobody's token.
+ *
+ * That the row carries such an epoch at last, and that it carried no later one
+ * before, is checked by the conditions in fence.c, behind all other triggers.
+ *
+ * PostgreSQL tells which columns a statement sets.  In a MERGE it says that of
+ * the columns that any of its actions sets, also when another one is carried
+ * out.  So in a MERGE with an action that does not set the column, a value that
+ * stays the same counts as inherited.  Which statement has fired a trigger
+ * nobody tells; so we keep track of what is being executed.  The library is
+ * loaded on demand, possibly by the trigger itself: that statement is looked up
+ * in its portal, and where it has none, since a function executes it, what stays
+ * the same counts as inherited.
+ *
+ * This module takes no locks but what guard.c takes for it.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/stamp.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "fence.h"
+#include "guard.h"
+#include "nodes/plannodes.h"
+#include "parser/parsetree.h"
+#include "stamp.h"
+#include "tcop/pquery.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+
+SQL_CALLABLE(lease_stamp);
+
+/* Where the columns are; in fn_extra. */
+typedef struct StampColumns
+{
+	int			epoch;
+	int			lease;			/* 0 if rows do not name their leases */
+} StampColumns;
+
+/* The statement that is being executed, the innermost, as far as we know. */
+static const PlannedStmt *executing = NULL;
+
+static ExecutorRun_hook_type next_ExecutorRun = NULL;
+static ExecutorFinish_hook_type next_ExecutorFinish = NULL;
+
+/*
+ * merge_may_inherit tells whether a MERGE has an action that updates a table and
+ * does not set a column of it.
+ */
+static bool
+merge_may_inherit(const ModifyTable *merge, const List *range_table, Oid table,
+				  int column)
+{
+	ListCell   *target;
+	ListCell   *actions;
+
+	forboth(target, merge->resultRelations, actions, merge->mergeActionLists)
+	{
+		ListCell   *cell;
+
+		if (rt_fetch(lfirst_int(target), range_table)->relid != table)
+			continue;
+		foreach(cell, (List *) lfirst(actions))
+		{
+			MergeAction *action = lfirst_node(MergeAction, cell);
+
+			if (action->commandType == CMD_UPDATE &&
+				!list_member_int(action->updateColnos, column))
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * may_inherit tells whether a statement may update a table without setting a
+ * column that it is said to set.
+ */
+static bool
+may_inherit(const PlannedStmt *statement, Oid table, int column)
+{
+	List	   *plans = lcons(statement->planTree, list_copy(statement->subplans));
+	ListCell   *cell;
+
+	foreach(cell, plans)
+	{
+		Plan	   *plan = (Plan *) lfirst(cell);
+
+		if (plan && IsA(plan, ModifyTable) &&
+			((ModifyTable *) plan)->operation == CMD_MERGE &&
+			merge_may_inherit((ModifyTable *) plan, statement->rtable, table,
+							  column))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * track_ExecutorRun notes what is being executed.
+ */
+#if PG_VERSION_NUM >= 180000
+static void
+track_ExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count)
+#else
+static void
+track_ExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count,
+				  bool execute_once)
+#endif
+{
+	const PlannedStmt *outer = executing;
+
+	executing = query->plannedstmt;
+	PG_TRY();
+	{
+#if PG_VERSION_NUM >= 180000
+		if (next_ExecutorRun)
+			next_ExecutorRun(query, direction, count);
+		else
+			standard_ExecutorRun(query, direction, count);
+#else
+		if (next_ExecutorRun)
+			next_ExecutorRun(query, direction, count, execute_once);
+		else
+			standard_ExecutorRun(query, direction, count, execute_once);
+#endif
+	}
+	PG_CATCH();
+	{
+		executing = outer;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	executing = outer;
+}
+
+/*
+ * track_ExecutorFinish does the same for what of a WITH is executed at the end.
+ */
+static void
+track_ExecutorFinish(QueryDesc *query)
+{
+	const PlannedStmt *outer = executing;
+
+	executing = query->plannedstmt;
+	PG_TRY();
+	{
+		if (next_ExecutorFinish)
+			next_ExecutorFinish(query);
+		else
+			standard_ExecutorFinish(query);
+	}
+	PG_CATCH();
+	{
+		executing = outer;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	executing = outer;
+}
+
+/*
+ * stamp_init installs the hooks.
+ */
+void
+stamp_init(void)
+{
+	next_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = track_ExecutorRun;
+	next_ExecutorFinish = ExecutorFinish_hook;
+	ExecutorFinish_hook = track_ExecutorFinish;
+}
+
+/*
+ * value_may_be_inherited tells whether the row for which a trigger is fired may
+ * have its value in a column from the old row, although that is said to be set.
+ */
+static bool
+value_may_be_inherited(const FmgrInfo *trigger, Oid table, int column)
+{
+	ListCell   *cell;
+
+	if (executing)
+		return may_inherit(executing, table, column);
+
+	/* The statement has begun before we were loaded. */
+	if (!ActivePortal)
+		return false;			/* replication applies it */
+	if (MemoryContextGetParent(trigger->fn_mcxt) != ActivePortal->portalContext)
+		return true;
+	foreach(cell, ActivePortal->stmts)
+	{
+		if (may_inherit(lfirst_node(PlannedStmt, cell), table, column))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * is_presented tells whether an UPDATE has set a column, which is not null.
+ */
+static bool
+is_presented(FunctionCallInfo fcinfo, int column, int64 value)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	Datum		old;
+	bool		isnull;
+
+	if (!bms_is_member(column - FirstLowInvalidHeapAttributeNumber,
+					   trigger->tg_updatedcols))
+		return false;
+	old = heap_getattr(trigger->tg_trigtuple, column,
+					   RelationGetDescr(trigger->tg_relation), &isnull);
+	return isnull || DatumGetInt64(old) != value ||
+		!value_may_be_inherited(fcinfo->flinfo,
+								RelationGetRelid(trigger->tg_relation), column);
+}
+
+/*
+ * find_column returns the number of a column, or raises an error: it may have
+ * been renamed.
+ */
+static int
+find_column(Relation rel, const char *name, Oid type)
+{
+	int			column = SPI_fnumber(RelationGetDescr(rel), name);
+
+	if (column <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of table \"%s\" does not exist",
+						name, RelationGetRelationName(rel)),
+				 errdetail("The fence of the table expects it."),
+				 errhint("If it was renamed, build the fence again with lease.unprotect() and lease.protect().")));
+	if (OidIsValid(type) && SPI_gettypeid(RelationGetDescr(rel), column) != type)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" is not of type bigint",
+						name, RelationGetRelationName(rel)),
+				 errdetail("The fence of the table expects epochs in it.")));
+	return column;
+}
+
+/*
+ * find_columns returns where a fence's columns are, looked up once in a query.
+ */
+static StampColumns *
+find_columns(FunctionCallInfo fcinfo, Relation rel,
+			 const FenceArguments *arguments)
+{
+	StampColumns *columns = (StampColumns *) fcinfo->flinfo->fn_extra;
+
+	if (columns)
+		return columns;
+	columns = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
+									 sizeof(StampColumns));
+	columns->epoch = find_column(rel, arguments->epoch_column, INT8OID);
+	if (arguments->lease_column)
+		columns->lease = find_column(rel, arguments->lease_column, InvalidOid);
+	fcinfo->flinfo->fn_extra = columns;
+	return columns;
+}
+
+/*
+ * row_lease returns the name of a new row's lease.
+ */
+static const char *
+row_lease(Relation rel, HeapTuple tuple, const FenceArguments *arguments,
+		  const StampColumns *columns)
+{
+	char	   *lease;
+
+	if (columns->lease == 0)
+		return arguments->lease;
+	lease = SPI_getvalue(tuple, RelationGetDescr(rel), columns->lease);
+	if (!lease)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lease of a protected row must not be null"),
+				 errtablecol(rel, columns->lease)));
+	fence_check_name(lease, strlen(lease));
+	return lease;
+}
+
+/*
+ * lease_stamp: lease.stamp(), the trigger function
+ */
+Datum
+lease_stamp(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	Relation	rel;
+	HeapTuple	tuple;
+	FenceArguments arguments;
+	StampColumns *columns;
+	const char *lease;
+	Datum		value;
+	bool		isnull;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("lease.stamp() was not called by a trigger manager")));
+	if (!TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
+		!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("lease.stamp() must be fired before INSERT or UPDATE of each row")));
+	fence_parse_arguments(trigger->tg_trigger, &arguments);
+	if (!arguments.epoch_column)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("lease.stamp() must be given the name of a column"),
+				 errhint("Use lease.protect() to create the triggers of a fence.")));
+
+	rel = trigger->tg_relation;
+	tuple = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
+		trigger->tg_newtuple : trigger->tg_trigtuple;
+	columns = find_columns(fcinfo, rel, &arguments);
+	lease = row_lease(rel, tuple, &arguments, columns);
+	value = heap_getattr(tuple, columns->epoch, RelationGetDescr(rel), &isnull);
+
+	if (!isnull &&
+		(TRIGGER_FIRED_BY_INSERT(trigger->tg_event) ||
+		 is_presented(fcinfo, columns->epoch, DatumGetInt64(value))))
+		fence_present(lease, RelationGetRelid(rel), DatumGetInt64(value));
+	else
+	{
+		int64		epoch;
+
+		fence_admit(lease, RelationGetRelid(rel), FENCE_WRITE);
+		epoch = guard_epoch(lease);
+		if (isnull || DatumGetInt64(value) != epoch)
+		{
+			value = Int64GetDatum(epoch);
+			isnull = false;
+			tuple = heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel),
+											  1, &columns->epoch, &value,
+											  &isnull);
+		}
+	}
+	return PointerGetDatum(tuple);
+}

@@ -1,0 +1,273 @@
+--
+-- ddl: what takes rows out of a protected table, or brings some in, without writing any.
+--
+-- Retention drops or detaches a partition.  With "ddl", the default, that takes a guarded
+-- transaction, and so does whatever else would remove the fence.  Probes G4 and G10.
+--
+\set VERBOSITY sqlstate
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS lease;
+
+SELECT lease.create('ddl', ttl => '1 hour'), lease.create('ddl/other', ttl => '1 hour') \g /dev/null
+SELECT epoch AS old FROM lease.acquire('ddl', 'a') \gset
+SELECT lease.release('ddl', :old) \g /dev/null
+SELECT epoch AS now FROM lease.acquire('ddl', 'b') \gset
+SELECT epoch AS other FROM lease.acquire('ddl/other', 'b') \gset
+
+CREATE ROLE regress_lease_owner;
+GRANT CREATE ON SCHEMA public TO regress_lease_owner;
+CREATE SCHEMA kept;
+CREATE TYPE kept.mood AS ENUM ('good', 'bad');
+CREATE TABLE kept.log (at int, note text, size int, mood kept.mood) PARTITION BY RANGE (at);
+CREATE TABLE kept.log_1 PARTITION OF kept.log FOR VALUES FROM (0) TO (10);
+CREATE TABLE kept.log_2 PARTITION OF kept.log FOR VALUES FROM (10) TO (20) PARTITION BY LIST (at);
+CREATE TABLE kept.log_2_a PARTITION OF kept.log_2 FOR VALUES IN (10, 11);
+INSERT INTO kept.log VALUES (1, 'x', 1, 'good'), (10, 'x', 1, 'bad');
+CREATE TABLE mother (id int, note text);
+CREATE TABLE daughter () INHERITS (mother);
+INSERT INTO daughter VALUES (1);
+CREATE TABLE owned (id int);
+CREATE TABLE stamped (id int, epoch bigint, lease text);
+CREATE TABLE free (id int) PARTITION BY RANGE (id);
+CREATE TABLE single (id int NOT NULL);
+SELECT lease.protect('kept.log', 'ddl'), lease.protect('mother', 'ddl'), lease.protect('owned', 'ddl'),
+	lease.protect('stamped', 'ddl', 'epoch', 'lease'), lease.protect('single', 'ddl') \g /dev/null
+ALTER TABLE owned OWNER TO regress_lease_owner;
+-- Tables that are to be attached.
+CREATE TABLE more (at int, note text, size int, mood kept.mood);
+INSERT INTO more VALUES (20);
+CREATE TABLE girl (id int, note text);
+CREATE TABLE unfenced (id int);
+CREATE TABLE unfenced_part PARTITION OF free FOR VALUES FROM (0) TO (10);
+
+-- try answers with the SQLSTATE of a command, and undoes what succeeded.
+CREATE FUNCTION try(sql text, lease text DEFAULT NULL, epoch bigint DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	IF lease IS NOT NULL THEN
+		PERFORM lease.guard(lease, epoch);
+	END IF;
+	EXECUTE sql;
+	RAISE 'undo' USING ERRCODE = 'UNDO0';
+EXCEPTION
+	WHEN SQLSTATE 'UNDO0' THEN RETURN 'ok';
+	WHEN OTHERS THEN RETURN sqlstate;
+END;
+$$;
+
+CREATE TABLE command (n int GENERATED ALWAYS AS IDENTITY, sql text);
+INSERT INTO command (sql) VALUES
+	('DROP TABLE kept.log'),
+	('DROP TABLE kept.log_1'),
+	('DROP TABLE kept.log_2'),
+	('DROP TABLE kept.log_2_a'),
+	('DROP TABLE unfenced, kept.log_1'),
+	('DROP TABLE IF EXISTS single'),
+	('DROP SCHEMA kept CASCADE'),
+	('DROP OWNED BY regress_lease_owner'),
+	('DROP OWNED BY regress_lease_owner RESTRICT'),
+	('DROP TYPE kept.mood CASCADE'),
+	('ALTER TABLE kept.log DETACH PARTITION kept.log_1'),
+	('ALTER TABLE kept.log DETACH PARTITION kept.log_2'),
+	('ALTER TABLE kept.log_2 DETACH PARTITION kept.log_2_a'),
+	('ALTER TABLE kept.log ATTACH PARTITION more FOR VALUES FROM (20) TO (30)'),
+	('ALTER TABLE free ATTACH PARTITION single FOR VALUES FROM (20) TO (30)'),
+	('CREATE TABLE new (LIKE more); INSERT INTO new VALUES (20); ALTER TABLE kept.log ATTACH PARTITION new FOR VALUES FROM (20) TO (30)'),
+	('CREATE TABLE new AS SELECT * FROM more; ALTER TABLE kept.log ATTACH PARTITION new FOR VALUES FROM (20) TO (30)'),
+	('CREATE TABLE new (LIKE more) PARTITION BY RANGE (at); CREATE TABLE new_1 PARTITION OF new DEFAULT; INSERT INTO new VALUES (20); ALTER TABLE kept.log ATTACH PARTITION new FOR VALUES FROM (20) TO (30)'),
+	('CREATE TABLE new () INHERITS (mother); INSERT INTO new VALUES (1)'),
+	('ALTER TABLE girl INHERIT mother'),
+	('ALTER TABLE girl INHERIT daughter'),
+	('ALTER TABLE daughter NO INHERIT mother'),
+	('ALTER TABLE daughter INHERIT unfenced'),
+	('DROP TABLE daughter'),
+	('DROP TABLE mother CASCADE'),
+	('DROP TRIGGER lease_fence ON single'),
+	('DROP TRIGGER lease_fence_truncate ON single'),
+	('DROP TRIGGER lease_fence_truncate ON kept.log_1'),
+	('DROP TRIGGER lease_fence ON kept.log'),
+	('DROP TRIGGER lease_stamp ON stamped'),
+	('DROP TRIGGER lease_fence_insert ON stamped'),
+	('DROP TRIGGER lease_fence_update ON stamped'),
+	('DROP TRIGGER lease_fence_delete ON stamped'),
+	($$SELECT lease.unprotect('single')$$),
+	($$SELECT lease.unprotect('kept.log')$$),
+	('ALTER TABLE kept.log DROP COLUMN note'),
+	('ALTER TABLE mother DROP COLUMN note'),
+	('ALTER TABLE stamped DROP COLUMN epoch CASCADE'),
+	('ALTER TABLE kept.log ALTER COLUMN size TYPE bigint'),
+	($$ALTER TABLE kept.log ALTER COLUMN note TYPE text USING 'forged'$$),
+	('ALTER TABLE mother ALTER COLUMN id TYPE int USING id + 1'),
+	('DROP FUNCTION lease.fence() CASCADE'),
+	('DROP EVENT TRIGGER lease_watch_ddl'),
+	-- These take no row away, bring none in, and leave the fence as it is.
+	('CREATE TABLE new PARTITION OF kept.log FOR VALUES FROM (20) TO (30)'),
+	('CREATE TABLE new PARTITION OF kept.log FOR VALUES FROM (20) TO (30) PARTITION BY HASH (at)'),
+	('CREATE TABLE new (LIKE more); ALTER TABLE kept.log ATTACH PARTITION new FOR VALUES FROM (20) TO (30)'),
+	('CREATE TABLE new () INHERITS (mother)'),
+	('CREATE TABLE new (LIKE single INCLUDING ALL)'),
+	('CREATE INDEX ON kept.log (note); CREATE STATISTICS s ON at, note FROM kept.log_1'),
+	('ALTER TABLE kept.log ADD COLUMN more int DEFAULT 1'),
+	('ALTER TABLE kept.log ALTER COLUMN note TYPE varchar; ALTER TABLE kept.log ALTER COLUMN note SET DEFAULT 1'),
+	('ALTER TABLE kept.log RENAME TO log2; ALTER TABLE kept.log2 RENAME COLUMN note TO remark; ALTER TABLE kept.log2 SET SCHEMA public'),
+	('ALTER TABLE single SET UNLOGGED'),
+	('ALTER TABLE single OWNER TO regress_lease_owner'),
+	('ALTER TABLE free DETACH PARTITION unfenced_part; DROP TABLE unfenced; ALTER TABLE unfenced_part ADD COLUMN x int'),
+	('CREATE TRIGGER other BEFORE INSERT ON single FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger(); DROP TRIGGER other ON single');
+
+-- The matrix, at every isolation level; one answer stands for all where they agree.
+CREATE TABLE answer (level text, n int, kind text, answer text);
+CREATE PROCEDURE fill(now bigint, old bigint, other bigint) LANGUAGE plpgsql AS $$
+DECLARE
+	level text;
+BEGIN
+	FOREACH level IN ARRAY '{read committed,repeatable read,serializable}'::text[] LOOP
+		PERFORM set_config('default_transaction_isolation', level, false);
+		COMMIT;
+		INSERT INTO answer
+			SELECT level, c.n, k.kind, try(c.sql, k.lease, k.epoch) FROM command c,
+				(VALUES ('none', NULL, NULL), ('valid', 'ddl', now), ('superseded', 'ddl', old), ('foreign', 'ddl/other', other))
+					AS k(kind, lease, epoch);
+	END LOOP;
+	RESET default_transaction_isolation;
+	COMMIT;
+END;
+$$;
+CALL fill(:now, :old, :other);
+CREATE FUNCTION cell(n int, kind text) RETURNS text LANGUAGE sql STABLE AS $$
+	SELECT CASE WHEN count(*) <> 3 THEN 'missing'
+			WHEN count(DISTINCT answer) = 1 THEN min(answer)
+			ELSE string_agg(answer, '/' ORDER BY level) END
+		FROM answer a WHERE a.n = cell.n AND a.kind = cell.kind
+$$;
+SELECT cell(n, 'none') AS none, cell(n, 'valid') AS valid, cell(n, 'superseded') AS superseded, cell(n, 'foreign') AS foreign, sql
+	FROM command ORDER BY n;
+
+-- Nothing of it has changed anything.
+SELECT rel, ddl, row_trigger, truncate_trigger FROM lease.fence WHERE lease = 'ddl' ORDER BY rel::text COLLATE "C";
+SELECT (SELECT count(*) FROM kept.log), (SELECT count(*) FROM mother);
+
+--
+-- In a transaction of its own: the check at COMMIT follows, and the start-up option serves
+--
+
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+ALTER TABLE kept.log DETACH PARTITION kept.log_1;
+SELECT lease.release('ddl', :now);
+COMMIT;
+SELECT count(*) FROM kept.log;
+SELECT epoch AS now FROM lease.acquire('ddl', 'c') \gset
+DROP TABLE kept.log_1;
+
+-- A guard in a savepoint that was rolled back does not count.
+BEGIN;
+SAVEPOINT s;
+SELECT lease.guard('ddl', :now) \g /dev/null
+ROLLBACK TO s;
+DROP TABLE kept.log;
+ROLLBACK;
+
+-- What a savepoint had attached is forgotten with it.
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+SAVEPOINT s;
+CREATE TABLE kept.log_3 PARTITION OF kept.log FOR VALUES FROM (20) TO (30);
+ROLLBACK TO s;
+CREATE TABLE kept.log_4 PARTITION OF kept.log FOR VALUES FROM (30) TO (40);
+COMMIT;
+SELECT truncate_trigger FROM lease.fence WHERE rel = 'kept.log_4'::regclass;
+
+-- DETACH CONCURRENTLY commits in the middle, so it is refused before it begins; it cannot
+-- be called in a transaction block, but with a token of the connection.
+ALTER TABLE kept.log DETACH PARTITION kept.log_4 CONCURRENTLY;
+SELECT inhrelid::regclass FROM pg_inherits WHERE inhdetachpending;
+SELECT 'options=''-c lease.token=ddl=' || :old || '''' AS connection \gset
+\c -reuse-previous=on :"connection"
+SET client_min_messages = warning;
+ALTER TABLE kept.log DETACH PARTITION kept.log_4 CONCURRENTLY;
+DROP TABLE kept.log;
+SELECT 'options=''-c lease.token=ddl=' || :now || '''' AS connection \gset
+\c -reuse-previous=on :"connection"
+SET client_min_messages = warning;
+ALTER TABLE kept.log DETACH PARTITION kept.log_4 CONCURRENTLY;
+SELECT count(*) AS left_behind FROM pg_trigger WHERE tgrelid = 'kept.log_4'::regclass;
+DROP TABLE kept.log_4, kept.log_2_a;
+\c -reuse-previous=on "options=''"
+SET client_min_messages = warning;
+
+--
+-- Who may not make a trigger may make a partition
+--
+
+GRANT ALL ON SCHEMA public TO regress_lease_owner;
+CREATE TABLE theirs (id int) PARTITION BY LIST (id);
+SELECT lease.protect('theirs', 'ddl');
+ALTER TABLE theirs OWNER TO regress_lease_owner;
+SET ROLE regress_lease_owner;
+CREATE TABLE theirs_1 PARTITION OF theirs FOR VALUES IN (1);
+TRUNCATE theirs_1;
+DROP TABLE theirs_1;
+RESET ROLE;
+SELECT rel, truncate_trigger FROM lease.fence WHERE rel::text LIKE 'theirs%' ORDER BY rel::text COLLATE "C";
+
+--
+-- Without "ddl"
+--
+
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+SELECT lease.unprotect('mother') \g /dev/null
+COMMIT;
+SELECT lease.protect('mother', 'ddl', ddl => false) \g /dev/null
+TRUNCATE answer, command RESTART IDENTITY;
+INSERT INTO command (sql) VALUES
+	('ALTER TABLE girl INHERIT mother'),
+	('ALTER TABLE daughter NO INHERIT mother'),
+	('DROP TABLE daughter'),
+	('ALTER TABLE mother DROP COLUMN note'),
+	('ALTER TABLE mother ALTER COLUMN id TYPE bigint'),
+	('DROP TRIGGER lease_fence ON mother'),
+	($$SELECT lease.unprotect('mother')$$),
+	('DROP TABLE mother CASCADE');
+SELECT try(sql) AS none, sql FROM command ORDER BY n;
+
+--
+-- A lease that was dropped, and the end of all fences
+--
+
+SELECT lease.drop('ddl');
+SELECT lease.drop('ddl', force => true);
+DROP TABLE single;
+SELECT lease.create('ddl');
+SELECT epoch AS now FROM lease.acquire('ddl', 'd') \gset
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP TABLE single;
+COMMIT;
+
+-- DROP EXTENSION is decided by its owner, and not by a guard; a transaction that was
+-- guarded does not survive it.
+DROP EXTENSION lease;
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP EXTENSION lease CASCADE;
+COMMIT;
+SELECT count(*) > 0 AS still_there FROM lease.fence;
+BEGIN;
+DROP EXTENSION lease CASCADE;
+DROP TABLE mother CASCADE;
+COMMIT;
+SELECT count(*) AS triggers FROM pg_trigger WHERE tgname LIKE 'lease%';
+-- In a session that knew the extension, DDL is as it ever was.
+CREATE TABLE plain (id int) PARTITION BY LIST (id);
+CREATE TABLE plain_1 PARTITION OF plain FOR VALUES IN (1);
+ALTER TABLE plain DETACH PARTITION plain_1;
+DROP TABLE plain, plain_1;
+
+DROP SCHEMA kept CASCADE;
+DROP TABLE owned, stamped, free, more, girl, unfenced, theirs, command, answer;
+DROP PROCEDURE fill;
+DROP FUNCTION try, cell;
+DROP OWNED BY regress_lease_owner;
+DROP ROLE regress_lease_owner;
+CREATE EXTENSION lease;
