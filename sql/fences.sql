@@ -34,6 +34,15 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.refuses_older(text, regclass, bigint) IS
 'the same for a row that is to be changed or deleted and carries an epoch: false unless that is later than those of the transaction''s guards';
 
+CREATE FUNCTION lease.row_lease(
+	lease text,
+	fallback text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'lease_row_lease'
+LANGUAGE C IMMUTABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.row_lease(text, text) IS
+'the lease under which a row is that was there before: the one that it names, or fallback if it names none or what it has there is no name of a lease';
+
 CREATE FUNCTION lease.fence()
 RETURNS trigger
 AS 'MODULE_PATHNAME', 'lease_fence'
@@ -52,31 +61,43 @@ COMMENT ON FUNCTION lease.stamp() IS
 -- What is fenced
 --
 
+-- Of a trigger's arguments the catalog has the bytes, with a zero byte after each.  A
+-- row trigger whose condition asks nobody is no fence.  Beside the triggers that
+-- protect() makes there may be others; then its own count.
 CREATE VIEW lease.fence AS
+	WITH trigger AS (
+		SELECT t.tgrelid, t.tgparentid, t.tgtype::int4 AS type,
+			pg_catalog.strpos('DROA', t.tgenabled::pg_catalog.text) AS fires,
+			t.tgname NOT IN ('lease_fence', 'lease_fence_insert') AS other,
+			ARRAY(SELECT pg_catalog.convert_from(pg_catalog.decode(pg_catalog.replace(b.bytes, ' ', ''), 'hex'),
+					pg_catalog.getdatabaseencoding())
+				FROM pg_catalog.unnest(pg_catalog.string_to_array(pg_catalog.regexp_replace(
+					pg_catalog.encode(t.tgargs, 'hex'), '(..)', '\1 ', 'g'), '00 '))
+					WITH ORDINALITY AS b(bytes, n)
+				ORDER BY b.n) AS argument
+		FROM pg_catalog.pg_trigger t
+			JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+		WHERE t.tgfoid = 'lease.fence()'::pg_catalog.regprocedure
+			AND c.relpersistence <> 't'
+			AND (t.tgqual IS NULL OR EXISTS (
+				SELECT FROM pg_catalog.unnest(ARRAY['lease.refuses(text, regclass)',
+					'lease.refuses_stamp(text, regclass, bigint)',
+					'lease.refuses_older(text, regclass, bigint)']::pg_catalog.regprocedure[]) AS f
+				WHERE pg_catalog.strpos(t.tgqual::pg_catalog.text,
+					pg_catalog.format(':funcid %s ', f::pg_catalog.oid)) > 0))
+	)
 	SELECT t.tgrelid::pg_catalog.regclass AS rel,
-		pg_catalog.min(a.lease) AS lease,
-		pg_catalog.min(a.lease_column) AS lease_column,
-		pg_catalog.min(a.epoch_column) AS epoch_column,
-		pg_catalog.bool_or(a.ddl) AS ddl,
-		CASE WHEN pg_catalog.bit_or(t.tgtype::int4 & 28) FILTER (WHERE e.is_row) = 28
-			THEN (ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(e.rank) FILTER (WHERE e.is_row)]
+		(pg_catalog.array_agg(t.argument[1] ORDER BY t.other))[1] AS lease,
+		(pg_catalog.array_agg(nullif(t.argument[4], '') ORDER BY t.other))[1] AS lease_column,
+		(pg_catalog.array_agg(nullif(t.argument[3], '') ORDER BY t.other))[1] AS epoch_column,
+		coalesce(pg_catalog.bool_or(t.argument[2] = 'ddl'), false) AS ddl,
+		CASE WHEN pg_catalog.bit_or(t.type & 28) FILTER (WHERE t.type & 1 <> 0) = 28
+			THEN (ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(t.fires) FILTER (WHERE t.type & 1 <> 0)]
 			ELSE 'missing' END AS row_trigger,
-		coalesce((ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(e.rank) FILTER (WHERE NOT e.is_row)],
+		coalesce((ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(t.fires) FILTER (WHERE t.type & 1 = 0)],
 			'missing') AS truncate_trigger,
 		pg_catalog.bool_or(t.tgparentid <> 0) AS inherited
-	FROM pg_catalog.pg_trigger t
-		CROSS JOIN LATERAL (SELECT
-			pg_catalog.string_to_array(pg_catalog.encode(t.tgargs, 'escape'), E'\\000') AS argument,
-			(t.tgtype::int4 & 1) <> 0 AS is_row,
-			pg_catalog.strpos('DROA', t.tgenabled::pg_catalog.text) AS rank) AS e
-		CROSS JOIN LATERAL (SELECT
-			e.argument[1] AS lease,
-			e.argument[2] = 'ddl' AS ddl,
-			nullif(pg_catalog.convert_from(pg_catalog.decode(e.argument[3], 'escape'),
-				pg_catalog.getdatabaseencoding()), '') AS epoch_column,
-			nullif(pg_catalog.convert_from(pg_catalog.decode(e.argument[4], 'escape'),
-				pg_catalog.getdatabaseencoding()), '') AS lease_column) AS a
-	WHERE t.tgfoid = 'lease.fence()'::pg_catalog.regprocedure
+	FROM trigger t
 	GROUP BY t.tgrelid;
 COMMENT ON VIEW lease.fence IS 'every fenced table, as the catalog has it';
 COMMENT ON COLUMN lease.fence.rel IS 'the table';
@@ -87,6 +108,15 @@ COMMENT ON COLUMN lease.fence.ddl IS 'whether the table is also protected agains
 COMMENT ON COLUMN lease.fence.row_trigger IS 'when the fence of INSERT, UPDATE and DELETE fires: origin (but not for replication), always, replica (only for replication), disabled, missing';
 COMMENT ON COLUMN lease.fence.truncate_trigger IS 'the same for TRUNCATE';
 COMMENT ON COLUMN lease.fence.inherited IS 'whether the row trigger comes from the partitioned table that it is a partition of';
+
+CREATE FUNCTION lease.own_triggers(
+	rel regclass,
+	lease text)
+RETURNS SETOF name
+AS 'MODULE_PATHNAME', 'lease_own_triggers'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.own_triggers(regclass, text) IS
+'the triggers of a table that belong to its fence by a lease, but for those that come from a partitioned table';
 
 CREATE FUNCTION lease.descendants(
 	rel regclass)
@@ -117,19 +147,40 @@ DECLARE
 	arguments text := format('%L, %L, %L, %L', build_fence.lease,
 		CASE WHEN build_fence.ddl THEN 'ddl' ELSE '' END,
 		coalesce(build_fence.epoch_column, ''), coalesce(build_fence.lease_column, ''));
-	old_row text;
-	new_row text;
+	old_row text := quote_literal(build_fence.lease);
+	new_row text := quote_literal(build_fence.lease);
 	triggers name[] := '{lease_fence_truncate}';
 	trigger name;
 BEGIN
+	-- A column on which the partition key depends is recorded as its dependent.
+	IF EXISTS (
+		SELECT FROM pg_depend d
+			JOIN pg_attribute a ON a.attrelid = d.objid AND a.attnum = d.objsubid
+		WHERE d.classid = 'pg_class'::regclass AND d.objid = build_fence.rel AND d.objsubid > 0
+			AND d.refclassid = 'pg_class'::regclass AND d.refobjid = build_fence.rel AND d.refobjsubid = 0
+			AND d.deptype = 'i' AND a.attname = build_fence.epoch_column)
+	THEN
+		RAISE invalid_object_definition USING
+			MESSAGE = format('column "%s" is part of the partition key of table %s',
+				build_fence.epoch_column, build_fence.rel),
+			DETAIL = 'Rows are assigned to partitions before they get their epoch.';
+	END IF;
+	IF current_setting('server_version_num')::int < 160000 AND EXISTS (
+		SELECT FROM pg_class c WHERE c.oid = build_fence.rel AND c.relkind = 'f')
+	THEN
+		RAISE wrong_object_type USING
+			MESSAGE = format('foreign table %s cannot be protected', build_fence.rel),
+			DETAIL = 'Before PostgreSQL 16 foreign tables cannot have TRUNCATE triggers.';
+	END IF;
+
 	-- Partitions get row triggers from their parent, also later ones.
 	IF NOT build_fence.inherited THEN
-		old_row := format('%s, %L::pg_catalog.regclass',
-			coalesce('old.' || quote_ident(build_fence.lease_column) || '::pg_catalog.text',
-				quote_literal(build_fence.lease)), build_fence.rel);
-		new_row := format('%s, %L::pg_catalog.regclass',
-			coalesce('new.' || quote_ident(build_fence.lease_column) || '::pg_catalog.text',
-				quote_literal(build_fence.lease)), build_fence.rel);
+		IF build_fence.lease_column IS NOT NULL THEN
+			old_row := format('lease.row_lease(old.%I::pg_catalog.text, %L)', build_fence.lease_column, build_fence.lease);
+			new_row := format('new.%I::pg_catalog.text', build_fence.lease_column);
+		END IF;
+		old_row := format('%s, %L::pg_catalog.regclass', old_row, build_fence.rel);
+		new_row := format('%s, %L::pg_catalog.regclass', new_row, build_fence.rel);
 		IF build_fence.epoch_column IS NULL THEN
 			old_row := format('lease.refuses(%s)', old_row);
 			new_row := format('lease.refuses(%s)', new_row);
@@ -238,16 +289,6 @@ BEGIN
 					node.descendant, standing),
 				HINT = 'Remove that fence with lease.unprotect() first.';
 		END IF;
-		IF protect.epoch_column IS NOT NULL AND EXISTS (
-			SELECT FROM pg_partitioned_table p
-				JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs)
-			WHERE p.partrelid = node.descendant AND a.attname = protect.epoch_column)
-		THEN
-			RAISE invalid_object_definition USING
-				MESSAGE = format('column "%s" is part of the partition key of table %s',
-					protect.epoch_column, node.descendant),
-				DETAIL = 'Rows are assigned to partitions before they get their epoch.';
-		END IF;
 	END LOOP;
 
 	-- After descendants() has locked the table.
@@ -338,13 +379,7 @@ BEGIN
 
 	FOR node IN SELECT * FROM lease.descendants(unprotect.rel) LOOP
 		-- Row triggers of partitions go with that of the table.
-		FOR trigger IN
-			SELECT t.tgname FROM pg_trigger t
-			WHERE t.tgrelid = node.descendant AND t.tgparentid = 0
-				AND t.tgfoid IN ('lease.fence()'::regprocedure, 'lease.stamp()'::regprocedure)
-				AND split_part(encode(t.tgargs, 'escape'), E'\\000', 1) = fence.lease
-			ORDER BY t.tgname
-		LOOP
+		FOR trigger IN SELECT t FROM lease.own_triggers(node.descendant, fence.lease) t LOOP
 			EXECUTE format('DROP TRIGGER %I ON %s', trigger, node.descendant);
 		END LOOP;
 	END LOOP;
@@ -373,7 +408,7 @@ CREATE EVENT TRIGGER lease_watch_rewrites ON table_rewrite
 COMMENT ON EVENT TRIGGER lease_watch_rewrites IS 'refuses changes of a column''s type that compute it anew, in transactions that are not guarded';
 
 CREATE FUNCTION lease.relinked()
-RETURNS SETOF regclass
+RETURNS TABLE (rel regclass, detached boolean)
 AS 'MODULE_PATHNAME', 'lease_relinked'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.relinked() IS
@@ -389,7 +424,7 @@ CREATE FUNCTION lease.fence_due(
 	OUT always boolean)
 RETURNS record
 AS 'MODULE_PATHNAME', 'lease_fence_due'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.fence_due(regclass) IS
 'what is to be done so that a table is fenced as its parent is: build all triggers, truncate (that one only), remove it; null if nothing';
 
@@ -402,18 +437,21 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	child regclass;
+	child record;
 	node regclass;
 	due record;
+	trigger name;
 BEGIN
-	FOR child IN SELECT r FROM lease.relinked() r LOOP
-		FOR node IN SELECT d.descendant FROM lease.descendants(child) d LOOP
+	FOR child IN SELECT * FROM lease.relinked() LOOP
+		FOR node IN SELECT d.descendant FROM lease.descendants(child.rel) d LOOP
 			SELECT * INTO due FROM lease.fence_due(node);
 			IF due.action IN ('build', 'truncate') THEN
 				PERFORM lease.build_fence(node, due.lease, due.epoch_column,
 					due.lease_column, due.ddl, due.always, due.action = 'truncate');
-			ELSIF due.action = 'remove' THEN
-				EXECUTE format('DROP TRIGGER lease_fence_truncate ON %s', node);
+			ELSIF due.action = 'remove' AND child.detached THEN
+				FOR trigger IN SELECT t FROM lease.own_triggers(node, due.lease) t LOOP
+					EXECUTE format('DROP TRIGGER %I ON %s', trigger, node);
+				END LOOP;
 			END IF;
 		END LOOP;
 	END LOOP;

@@ -32,7 +32,7 @@ BEGIN
 		allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
-			' lease.descendants, lease.build_fence TO %s', allow.role);
+			' lease.descendants, lease.own_triggers, lease.build_fence TO %s', allow.role);
 	END IF;
 END;
 $$;
@@ -63,7 +63,8 @@ BEGIN
 	EXECUTE format('REVOKE EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
-		' lease.protect, lease.unprotect, lease.descendants, lease.build_fence FROM %s',
+		' lease.protect, lease.unprotect, lease.descendants, lease.own_triggers,'
+		' lease.build_fence FROM %s',
 		disallow.role);
 	EXECUTE format('REVOKE SELECT ON lease.status, lease.fence FROM %s', disallow.role);
 	EXECUTE format('REVOKE USAGE ON SCHEMA lease FROM %s', disallow.role);
@@ -76,7 +77,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lease FROM PUBLIC;
 REVOKE ALL ON TYPE lease.reply FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lease.fence(), lease.stamp(),
 	lease.refuses(text, regclass), lease.refuses_stamp(text, regclass, bigint),
-	lease.refuses_older(text, regclass, bigint) TO PUBLIC;
+	lease.refuses_older(text, regclass, bigint), lease.row_lease(text, text) TO PUBLIC;
 
 GRANT USAGE ON SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 GRANT USAGE ON TYPE lease.reply TO @extowner@ WITH GRANT OPTION;

@@ -21,6 +21,7 @@
 #include "access/transam.h"
 #include "args.h"
 #include "authority.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "change.h"
 #include "ddl.h"
@@ -278,6 +279,12 @@ lease_descendants(PG_FUNCTION_ARGS)
 		Datum		values[2];
 		bool		nulls[2] = {false, false};
 
+		/*
+		 * A temporary child, possibly of another session, is nobody's
+		 * business.
+		 */
+		if (get_rel_persistence(descendant) == RELPERSISTENCE_TEMP)
+			continue;
 		values[0] = ObjectIdGetDatum(descendant);
 		values[1] = BoolGetDatum(descendant != table &&
 								 get_rel_relispartition(descendant));

@@ -7,9 +7,9 @@
  * Retention drops or detaches a partition, so a superseded holder must not.
  * Where a fence was built with "ddl", only a guarded transaction may
  *
- *	- drop a fence's trigger, and with it the table, the partition, the schema
- *	  that it is in, or whatever else takes the trigger along; DETACH of a
- *	  partition drops the triggers that it has from its parent;
+ *	- drop or replace a fence's trigger; and so drop the table, the partition,
+ *	  the schema that it is in, or whatever else takes the trigger along; DETACH
+ *	  of a partition drops the triggers that it has from its parent;
  *	- make a table a partition or a child of another one, or end that, if either
  *	  is protected; unless the table is new and empty, as in CREATE TABLE ...
  *	  PARTITION OF;
@@ -20,6 +20,10 @@
  * which the event triggers tell: DETACH PARTITION CONCURRENTLY commits its first
  * half before the hook hears of it, and a change of type is one that rewrites
  * the table.
+ *
+ * Without "ddl" these are free to the owner of the table; replacing a trigger, for
+ * which PostgreSQL asks for less, is too, and for nobody else.  Temporary tables
+ * are nobody else's business and never fenced.
  *
  * DROP EXTENSION lease CASCADE is let through: it is the end of all fences, and
  * who may do it has been decided elsewhere.
@@ -45,6 +49,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "args.h"
 #include "catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
@@ -58,9 +63,11 @@
 #include "fence.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
@@ -72,6 +79,7 @@
 SQL_CALLABLE(lease_watch_ddl);
 SQL_CALLABLE(lease_relinked);
 SQL_CALLABLE(lease_fence_due);
+SQL_CALLABLE(lease_own_triggers);
 
 /* The fence of one table, as its triggers say. */
 typedef struct TableFence
@@ -80,8 +88,24 @@ typedef struct TableFence
 	bool		own;			/* ... that come from no partitioned table? */
 	bool		truncate;		/* has it a TRUNCATE trigger? */
 	bool		always;			/* do the row triggers fire always? */
-	FenceArguments arguments;
+	FenceArguments arguments;	/* of the row triggers, else of the others */
+	List	   *all;			/* of all triggers, as FenceArguments */
 } TableFence;
+
+/* A table that has got or lost a parent. */
+typedef struct Relinked
+{
+	Oid			table;
+	bool		left;			/* a partition that was detached */
+} Relinked;
+
+/* Columns of lease.relinked() */
+enum
+{
+	RELINKED_REL,
+	RELINKED_LEFT,
+	RELINKED_COLUMNS
+};
 
 /* Columns of lease.fence_due() */
 enum
@@ -100,9 +124,12 @@ static object_access_hook_type next_object_access = NULL;
 /* Is DROP EXTENSION lease the command that has begun last? */
 static bool dropping_extension = false;
 
+/* ... or CREATE OR REPLACE TRIGGER? */
+static bool replacing_trigger = false;
+
 /*
- * Tables that have got or lost a parent in this transaction, where one of the
- * two is protected; in TopTransactionContext.
+ * What has got or lost a parent in this transaction, where one of the two is
+ * protected; in TopTransactionContext.
  */
 static List *relinked = NIL;
 
@@ -123,6 +150,26 @@ is_fence(const FormData_pg_trigger *trigger)
 }
 
 /*
+ * is_made_by_protect tells whether a row trigger has a name that lease.protect()
+ * gives; a table has one of the two.
+ */
+static bool
+is_made_by_protect(const FormData_pg_trigger *trigger)
+{
+	return strcmp(NameStr(trigger->tgname), "lease_fence") == 0 ||
+		strcmp(NameStr(trigger->tgname), "lease_fence_insert") == 0;
+}
+
+/*
+ * is_temporary tells whether a table is temporary, or does not exist.
+ */
+static bool
+is_temporary(Oid table)
+{
+	return get_rel_persistence(table) == RELPERSISTENCE_TEMP;
+}
+
+/*
  * begin_scan begins a scan of the triggers of a table.
  */
 static SysScanDesc
@@ -134,6 +181,26 @@ begin_scan(Relation pg_trigger, Oid table)
 				ObjectIdGetDatum(table));
 	return systable_beginscan(pg_trigger, TriggerRelidNameIndexId, true, NULL,
 							  1, &key);
+}
+
+/*
+ * same_column tells whether two names of columns, or absences of one, are equal.
+ */
+static bool
+same_column(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/*
+ * same_fence tells whether two tables are fenced in the same way.
+ */
+static bool
+same_fence(const FenceArguments *a, const FenceArguments *b)
+{
+	return strcmp(a->lease, b->lease) == 0 &&
+		same_column(a->epoch_column, b->epoch_column) &&
+		same_column(a->lease_column, b->lease_column);
 }
 
 /*
@@ -150,14 +217,22 @@ read_fence(Oid table, TableFence *fence)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+		FenceArguments *arguments;
 
-		if (!is_fence(trigger) ||
-			!fence_read_arguments(tuple, pg_trigger, &fence->arguments))
+		if (!is_fence(trigger))
 			continue;
+		arguments = palloc(sizeof(FenceArguments));
+		if (!fence_read_arguments(tuple, pg_trigger, arguments))
+			continue;
+
+		fence->all = lappend(fence->all, arguments);
 		if (TRIGGER_FOR_TRUNCATE(trigger->tgtype))
 			fence->truncate = true;
 		else if (TRIGGER_FOR_AFTER(trigger->tgtype))
 		{
+			/* Beside those that protect() makes there may be others. */
+			if (!fence->rows || is_made_by_protect(trigger))
+				fence->arguments = *arguments;
 			fence->rows = true;
 			fence->own |= !OidIsValid(trigger->tgparentid);
 			fence->always |= trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
@@ -165,6 +240,9 @@ read_fence(Oid table, TableFence *fence)
 	}
 	systable_endscan(scan);
 	table_close(pg_trigger, AccessShareLock);
+
+	if (!fence->rows && fence->all)
+		fence->arguments = *(FenceArguments *) linitial(fence->all);
 }
 
 /*
@@ -175,8 +253,10 @@ is_fenced(Oid table)
 {
 	TableFence	fence;
 
+	if (is_temporary(table))
+		return false;
 	read_fence(table, &fence);
-	return fence.rows || fence.truncate;
+	return fence.all != NIL;
 }
 
 /*
@@ -186,17 +266,26 @@ static void
 admit_change(Oid table)
 {
 	TableFence	fence;
+	ListCell   *cell;
 
+	if (is_temporary(table))
+		return;
 	read_fence(table, &fence);
-	if ((fence.rows || fence.truncate) && fence.arguments.ddl)
-		fence_admit(fence.arguments.lease, table, FENCE_DDL);
+	foreach(cell, fence.all)
+	{
+		FenceArguments *arguments = (FenceArguments *) lfirst(cell);
+
+		if (arguments->ddl)
+			fence_admit(arguments->lease, table, FENCE_DDL);
+	}
 }
 
 /*
- * trigger_dropped admits that a trigger is dropped, or raises an error.
+ * trigger_goes admits that a trigger is dropped or replaced, or raises an error.
+ * One that is being replaced is still found as it was.
  */
 static void
-trigger_dropped(Oid oid)
+trigger_goes(Oid oid, bool replaced)
 {
 	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
 	SysScanDesc scan;
@@ -211,13 +300,41 @@ trigger_dropped(Oid oid)
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple) &&
 		is_fence((Form_pg_trigger) GETSTRUCT(tuple)) &&
-		fence_read_arguments(tuple, pg_trigger, &arguments) && arguments.ddl)
+		fence_read_arguments(tuple, pg_trigger, &arguments))
 		table = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
 	systable_endscan(scan);
 	table_close(pg_trigger, AccessShareLock);
 
-	if (OidIsValid(table))
+	if (!OidIsValid(table) || is_temporary(table))
+		return;
+	if (replaced && !relation_ownercheck(table, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table));
+	if (arguments.ddl)
 		fence_admit(arguments.lease, table, FENCE_DDL);
+}
+
+/*
+ * find_parents returns the parents of a table.
+ */
+static List *
+find_parents(Oid table)
+{
+	Relation	pg_inherits = table_open(InheritsRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+	List	   *parents = NIL;
+
+	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(table));
+	scan = systable_beginscan(pg_inherits, InheritsRelidSeqnoIndexId, true, NULL,
+							  1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		parents = lappend_oid(parents,
+							  ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
+	systable_endscan(scan);
+	table_close(pg_inherits, AccessShareLock);
+	return parents;
 }
 
 /*
@@ -243,22 +360,79 @@ is_new_and_empty(Oid table)
 }
 
 /*
+ * raise_two_fences raises 42710.
+ */
+pg_noreturn static void
+raise_two_fences(Oid table, const FenceArguments *own, Oid parent,
+				 const FenceArguments *above)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DUPLICATE_OBJECT),
+			 errmsg("table \"%s\" is already protected by lease \"%s\"",
+					get_rel_name(table), own->lease),
+			 errdetail("Its parent \"%s\" is protected by lease \"%s\".",
+					   get_rel_name(parent), above->lease),
+			 errhint("Remove the fence of the table with lease.unprotect() first; it then gets that of its parent.")));
+}
+
+/*
+ * check_own_fence raises an error if a table has a fence of its own that cannot
+ * stand beside that of a parent: the same rows would be under both.
+ */
+static void
+check_own_fence(Oid table, const TableFence *own, Oid parent,
+				const TableFence *above)
+{
+	bool		partition = get_rel_relkind(parent) == RELKIND_PARTITIONED_TABLE;
+
+	if (above->rows && own->own &&
+		(partition || !same_fence(&own->arguments, &above->arguments)))
+		raise_two_fences(table, &own->arguments, parent, &above->arguments);
+}
+
+/*
+ * is_child tells whether a table is a child of another one.
+ */
+static bool
+is_child(Oid child, Oid parent)
+{
+	return list_member_oid(find_parents(child), parent);
+}
+
+/*
  * table_relinked admits that a table gets or loses a parent, or raises an error.
+ * What the command itself has done to pg_inherits is not to be seen yet.
  */
 static void
 table_relinked(Oid child, Oid parent)
 {
 	MemoryContext caller_context;
+	Relinked   *entry;
+	bool		leaves;
 
-	if (!is_fenced(child) && !is_fenced(parent))
+	if (is_temporary(child) || (!is_fenced(child) && !is_fenced(parent)))
 		return;
+	leaves = is_child(child, parent);
 	if (!is_new_and_empty(child))
 	{
 		admit_change(parent);
 		admit_change(child);
 	}
+	if (!leaves)
+	{
+		TableFence	own;
+		TableFence	above;
+
+		read_fence(child, &own);
+		read_fence(parent, &above);
+		check_own_fence(child, &own, parent, &above);
+	}
+
 	caller_context = MemoryContextSwitchTo(TopTransactionContext);
-	relinked = list_append_unique_oid(relinked, child);
+	entry = palloc(sizeof(Relinked));
+	entry->table = child;
+	entry->left = leaves && get_rel_relispartition(child);
+	relinked = lappend(relinked, entry);
 	MemoryContextSwitchTo(caller_context);
 }
 
@@ -272,10 +446,13 @@ object_access(ObjectAccessType access, Oid class, Oid object, int subobject,
 	if (next_object_access)
 		next_object_access(access, class, object, subobject, arg);
 
-	if (access == OAT_DROP && !dropping_extension)
+	if (access == OAT_POST_CREATE && replacing_trigger &&
+		class == TriggerRelationId)
+		trigger_goes(object, true);
+	else if (access == OAT_DROP && !dropping_extension)
 	{
 		if (class == TriggerRelationId)
-			trigger_dropped(object);
+			trigger_goes(object, false);
 		else if (class == RelationRelationId && subobject != 0)
 			admit_change(object);
 	}
@@ -301,6 +478,7 @@ ddl_forget_transaction(void)
 {
 	relinked = NIL;
 	dropping_extension = false;
+	replacing_trigger = false;
 }
 
 /*
@@ -381,6 +559,8 @@ lease_watch_ddl(PG_FUNCTION_ARGS)
 	else
 	{
 		dropping_extension = drops_extension(event->parsetree);
+		replacing_trigger = IsA(event->parsetree, CreateTrigStmt) &&
+			((CreateTrigStmt *) event->parsetree)->replace;
 		check_detach_concurrently(event->parsetree);
 	}
 	PG_RETURN_NULL();
@@ -399,61 +579,21 @@ lease_relinked(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 
 	relinked = NIL;
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	InitMaterializedSRF(fcinfo, 0);
 	foreach(cell, tables)
 	{
-		Datum		value = ObjectIdGetDatum(lfirst_oid(cell));
-		bool		isnull = false;
+		Relinked   *entry = (Relinked *) lfirst(cell);
+		Datum		values[RELINKED_COLUMNS];
+		bool		nulls[RELINKED_COLUMNS] = {false};
 
 		/* A savepoint that was rolled back may have taken it away. */
-		if (SearchSysCacheExists1(RELOID, value))
-			tuplestore_putvalues(set->setResult, set->setDesc, &value, &isnull);
+		if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(entry->table)))
+			continue;
+		values[RELINKED_REL] = ObjectIdGetDatum(entry->table);
+		values[RELINKED_LEFT] = BoolGetDatum(entry->left);
+		tuplestore_putvalues(set->setResult, set->setDesc, values, nulls);
 	}
 	return (Datum) 0;
-}
-
-/*
- * find_parents returns the parents of a table.
- */
-static List *
-find_parents(Oid table)
-{
-	Relation	pg_inherits = table_open(InheritsRelationId, AccessShareLock);
-	SysScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-	List	   *parents = NIL;
-
-	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(table));
-	scan = systable_beginscan(pg_inherits, InheritsRelidSeqnoIndexId, true, NULL,
-							  1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		parents = lappend_oid(parents,
-							  ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
-	systable_endscan(scan);
-	table_close(pg_inherits, AccessShareLock);
-	return parents;
-}
-
-/*
- * same_column tells whether two names of columns, or absences of one, are equal.
- */
-static bool
-same_column(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
-/*
- * same_fence tells whether two tables are fenced in the same way.
- */
-static bool
-same_fence(const FenceArguments *a, const FenceArguments *b)
-{
-	return strcmp(a->lease, b->lease) == 0 &&
-		same_column(a->epoch_column, b->epoch_column) &&
-		same_column(a->lease_column, b->lease_column);
 }
 
 /*
@@ -481,16 +621,7 @@ read_fence_above(Oid table, const TableFence *own, TableFence *above)
 							get_rel_name(table)),
 					 errdetail("Among its parents are some that are protected by lease \"%s\" and some by lease \"%s\".",
 							   above->arguments.lease, fence.arguments.lease)));
-		if (own->own && (get_rel_relispartition(table) ||
-						 !same_fence(&own->arguments, &fence.arguments)))
-			ereport(ERROR,
-					(errcode(ERRCODE_DUPLICATE_OBJECT),
-					 errmsg("table \"%s\" is already protected by lease \"%s\"",
-							get_rel_name(table), own->arguments.lease),
-					 errdetail("Its parent \"%s\" is protected by lease \"%s\".",
-							   get_rel_name(lfirst_oid(cell)),
-							   fence.arguments.lease),
-					 errhint("Remove the fence of the table with lease.unprotect() first; it then gets that of its parent.")));
+		check_own_fence(table, own, lfirst_oid(cell), &fence);
 		*above = fence;
 	}
 	return above->rows;
@@ -506,7 +637,7 @@ read_fence_above(Oid table, const TableFence *own, TableFence *above)
 Datum
 lease_fence_due(PG_FUNCTION_ARGS)
 {
-	Oid			table = PG_GETARG_OID(0);
+	Oid			table = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
 	TableFence	own;
 	TableFence	above;
 	const FenceArguments *arguments = &above.arguments;
@@ -552,6 +683,47 @@ lease_fence_due(PG_FUNCTION_ARGS)
 }
 
 /*
+ * lease_own_triggers: lease.own_triggers(rel, lease)
+ *
+ * The names of the triggers of a table that belong to its fence by a lease and
+ * come from no partitioned table.  In C for the same reason.
+ */
+Datum
+lease_own_triggers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
+	char	   *lease;
+	Relation	pg_trigger;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		arg_raise_null("table and lease");
+	lease = text_to_cstring(PG_GETARG_TEXT_PP(1));
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
+	scan = begin_scan(pg_trigger, PG_GETARG_OID(0));
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+		FenceArguments arguments;
+		Datum		value;
+		bool		isnull = false;
+
+		if (!is_fence(trigger) || OidIsValid(trigger->tgparentid) ||
+			!fence_read_arguments(tuple, pg_trigger, &arguments) ||
+			strcmp(arguments.lease, lease) != 0)
+			continue;
+		value = NameGetDatum(&trigger->tgname);
+		tuplestore_putvalues(set->setResult, set->setDesc, &value, &isnull);
+	}
+	systable_endscan(scan);
+	table_close(pg_trigger, AccessShareLock);
+	return (Datum) 0;
+}
+
+/*
  * ddl_find_fenced_table returns the name of a table that is protected by a
  * lease, or NULL if there is none.
  */
@@ -569,7 +741,7 @@ ddl_find_fenced_table(const char *lease)
 		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
 		FenceArguments arguments;
 
-		if (is_fence(trigger) &&
+		if (is_fence(trigger) && !is_temporary(trigger->tgrelid) &&
 			fence_read_arguments(tuple, pg_trigger, &arguments) &&
 			strcmp(arguments.lease, lease) == 0)
 			table = get_rel_name(trigger->tgrelid);

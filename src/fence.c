@@ -65,6 +65,7 @@
 SQL_CALLABLE(lease_refuses);
 SQL_CALLABLE(lease_refuses_stamp);
 SQL_CALLABLE(lease_refuses_older);
+SQL_CALLABLE(lease_row_lease);
 SQL_CALLABLE(lease_fence);
 
 /* Positions of the arguments of a fence's triggers */
@@ -246,14 +247,17 @@ pg_noreturn static void
 raise_no_token(const Admission *admission)
 {
 	const char *lease = admission->lease;
-	const char *standing = guard_describe_lease(lease);
-	const char *hint = "Call lease.guard('%s', epoch) first in the same transaction, with the epoch that lease.acquire() returned; or connect with the start-up option lease.token='%s=epoch'.";
+	bool		exists;
+	const char *standing = guard_describe_lease(lease, &exists);
+	const char *hint = exists ?
+	"Call lease.guard('%s', epoch) first in the same transaction, with the epoch that lease.acquire() returned; or connect with the start-up option lease.token='%s=epoch'." :
+	"Create it with lease.create('%s') and acquire it; then call lease.guard('%s', epoch) first in the same transaction.";
 
 	if (admission->action == FENCE_DDL)
 		ereport(ERROR,
 				(errcode(ERRCODE_LEASE_NO_TOKEN),
 				 errmsg("change of table \"%s\" carries no token for lease \"%s\"",
-						admission->table ? admission->table : "", lease),
+						admission->table ? admission->table : "?", lease),
 				 errdetail("The table is protected: only a transaction that is guarded by the lease may drop, detach or attach it, take a column away, or drop its fence. %s",
 						   standing),
 				 errhint(hint, lease, lease),
@@ -314,6 +318,20 @@ fence_admit(const char *lease, Oid table, FenceAction action)
 }
 
 /*
+ * fence_has_token tells whether the transaction or the connection has a token for
+ * a lease, whatever that is worth.
+ */
+bool
+fence_has_token(const char *lease)
+{
+	int64		epoch;
+
+	return guard_exists(lease) ||
+		(lease_token && lease_token[0] != '\0' &&
+		 token_search(lease_token, lease, &epoch) != TOKEN_ABSENT);
+}
+
+/*
  * fence_present admits a write whose row carries the token, or raises an error.
  */
 void
@@ -347,7 +365,8 @@ admit_row(FunctionCallInfo fcinfo)
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lease of a protected row must not be null")));
+				 errmsg("lease of a protected row must not be null"),
+				 errhint("The row has to name the lease under which it is to be.")));
 
 	lease = PG_GETARG_TEXT_PP(0);
 	name = VARDATA_ANY(lease);
@@ -419,7 +438,7 @@ lease_refuses_stamp(PG_FUNCTION_ARGS)
 	ereport(ERROR,
 			(errcode(ERRCODE_LEASE_NO_TOKEN),
 			 errmsg("row of table \"%s\" does not carry the epoch of lease \"%s\" under which it is written",
-					admission.table ? admission.table : "", memory->name),
+					admission.table ? admission.table : "?", memory->name),
 			 PG_ARGISNULL(2) ?
 			 errdetail("It carries none, and this transaction acts under epoch %lld.",
 					   (long long) memory->epoch) :
@@ -440,6 +459,7 @@ lease_refuses_older(PG_FUNCTION_ARGS)
 {
 	FenceMemory *memory = admit_row(fcinfo);
 	Admission	admission;
+	bool		exists;
 
 	if (PG_ARGISNULL(2) || PG_GETARG_INT64(2) <= memory->epoch ||
 		PG_GETARG_INT64(2) <= guard_epoch(memory->name))
@@ -451,13 +471,35 @@ lease_refuses_older(PG_FUNCTION_ARGS)
 	ereport(ERROR,
 			(errcode(ERRCODE_LEASE_SUPERSEDED),
 			 errmsg("row of table \"%s\" was written under a later epoch of lease \"%s\"",
-					admission.table ? admission.table : "", memory->name),
+					admission.table ? admission.table : "?", memory->name),
 			 errdetail("The row carries epoch %lld, and this transaction acts under epoch %lld. %s",
 					   (long long) PG_GETARG_INT64(2),
 					   (long long) memory->epoch,
-					   guard_describe_lease(memory->name)),
-			 errhint("Stop all work that was begun under this epoch. If it is the current one, the row comes from a later state of the database: make sure of that with lease.raise_floor(), and acquire again."),
+					   guard_describe_lease(memory->name, &exists)),
+			 errhint("Stop all work that was begun under this epoch. If it is the current one, the row comes from another history of the database: call lease.raise_floor() with the epoch of the row, and acquire again."),
 			 name_table(&admission)));
+}
+
+/*
+ * lease_row_lease: lease.row_lease(lease, fallback)
+ *
+ * The lease under which a row is that was there before: the one that it names,
+ * or that of the table.  Before its table was protected, a row may have come to
+ * name none, or something that is no name.
+ */
+Datum
+lease_row_lease(PG_FUNCTION_ARGS)
+{
+	if (!PG_ARGISNULL(0))
+	{
+		text	   *lease = PG_GETARG_TEXT_PP(0);
+
+		if (token_name_is_valid(VARDATA_ANY(lease), VARSIZE_ANY_EXHDR(lease)))
+			PG_RETURN_TEXT_P(lease);
+	}
+	if (PG_ARGISNULL(1))
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(PG_GETARG_DATUM(1));
 }
 
 /*

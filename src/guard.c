@@ -236,14 +236,15 @@ describe_grant(const LeaseRow *row)
 
 /*
  * guard_describe_lease says in a sentence or two how a lease stands, for the
- * error of somebody who has no token.
+ * error of somebody who has no token, and tells whether it exists.
  */
 char *
-guard_describe_lease(const char *name)
+guard_describe_lease(const char *name, bool *exists)
 {
 	Reading		reading;
 
-	if (!store_read(name, &reading))
+	*exists = store_read(name, &reading);
+	if (!*exists)
 		return psprintf("Lease \"%s\" does not exist.", name);
 	return describe_grant(&reading.row);
 }

@@ -17,7 +17,7 @@ extern void guard_declare(const char *name, int64 epoch, Oid user);
 extern bool guard_exists(const char *name);
 extern bool guard_exists_at(const char *name, int64 epoch);
 extern int64 guard_epoch(const char *name);
-extern char *guard_describe_lease(const char *name);
+extern char *guard_describe_lease(const char *name, bool *exists);
 extern uint64 guard_generation(void);
 extern void guard_note_release(const char *name, int64 epoch);
 extern void guard_note_change(void);

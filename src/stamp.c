@@ -21,8 +21,8 @@
  * stays the same counts as inherited.  Which statement has fired a trigger
  * nobody tells; so we keep track of what is being executed.  The library is
  * loaded on demand, possibly by the trigger itself: that statement is looked up
- * in its portal, and where it has none, since a function executes it, what stays
- * the same counts as inherited.
+ * in its portal, and where it is not there, since a function executes it, a value
+ * that stays the same is refused.
  *
  * This module takes no locks but what guard.c takes for it.
  *
@@ -58,6 +58,14 @@ typedef struct StampColumns
 	int			epoch;
 	int			lease;			/* 0 if rows do not name their leases */
 } StampColumns;
+
+/* Where a row has the value of its column from. */
+typedef enum Source
+{
+	PRESENTED,					/* the statement: it is a token */
+	INHERITED,					/* the old row, or nowhere */
+	UNKNOWN						/* either */
+} Source;
 
 /* The statement that is being executed, the innermost, as far as we know. */
 static const PlannedStmt *executing = NULL;
@@ -193,48 +201,72 @@ stamp_init(void)
 }
 
 /*
- * value_may_be_inherited tells whether the row for which a trigger is fired may
- * have its value in a column from the old row, although that is said to be set.
+ * raise_unknown raises LS004 for a statement of which we do not know what it is.
  */
-static bool
-value_may_be_inherited(const FmgrInfo *trigger, Oid table, int column)
+pg_noreturn static void
+raise_unknown(Relation rel, int column)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LEASE_NO_TOKEN),
+			 errmsg("cannot tell whether the statement presents the epoch in column \"%s\" of table \"%s\"",
+					NameStr(TupleDescAttr(RelationGetDescr(rel), column - 1)->attname),
+					RelationGetRelationName(rel)),
+			 errdetail("It is the same as before, and a function has executed the statement before the library of lease was loaded in this session."),
+			 errhint("Repeat the transaction. Call lease.guard() first in functions, or set session_preload_libraries to 'lease'."),
+			 errtable(rel)));
+}
+
+/*
+ * source_of_same tells where an UPDATE has a value from that is the same as before
+ * and in a column that it is said to set.
+ */
+static Source
+source_of_same(const FmgrInfo *trigger, Oid table, int column)
 {
 	ListCell   *cell;
 
 	if (executing)
-		return may_inherit(executing, table, column);
+		return may_inherit(executing, table, column) ? INHERITED : PRESENTED;
 
 	/* The statement has begun before we were loaded. */
 	if (!ActivePortal)
-		return false;			/* replication applies it */
+		return PRESENTED;		/* replication applies it */
 	if (MemoryContextGetParent(trigger->fn_mcxt) != ActivePortal->portalContext)
-		return true;
+		return UNKNOWN;
 	foreach(cell, ActivePortal->stmts)
 	{
-		if (may_inherit(lfirst_node(PlannedStmt, cell), table, column))
-			return true;
+		PlannedStmt *statement = lfirst_node(PlannedStmt, cell);
+
+		if (statement->commandType == CMD_UTILITY)
+			return UNKNOWN;		/* EXPLAIN ANALYZE, or EXECUTE */
+		if (may_inherit(statement, table, column))
+			return INHERITED;
 	}
-	return false;
+	return PRESENTED;
 }
 
 /*
- * is_presented tells whether an UPDATE has set a column, which is not null.
+ * source_of tells where the row has its value in a column from.
  */
-static bool
-is_presented(FunctionCallInfo fcinfo, int column, int64 value)
+static Source
+source_of(FunctionCallInfo fcinfo, int column, Datum value, bool isnull)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	Datum		old;
-	bool		isnull;
 
+	if (isnull)
+		return INHERITED;
+	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+		return PRESENTED;
 	if (!bms_is_member(column - FirstLowInvalidHeapAttributeNumber,
 					   trigger->tg_updatedcols))
-		return false;
+		return INHERITED;
 	old = heap_getattr(trigger->tg_trigtuple, column,
 					   RelationGetDescr(trigger->tg_relation), &isnull);
-	return isnull || DatumGetInt64(old) != value ||
-		!value_may_be_inherited(fcinfo->flinfo,
-								RelationGetRelid(trigger->tg_relation), column);
+	if (isnull || DatumGetInt64(old) != DatumGetInt64(value))
+		return PRESENTED;
+	return source_of_same(fcinfo->flinfo, RelationGetRelid(trigger->tg_relation),
+						  column);
 }
 
 /*
@@ -315,6 +347,7 @@ lease_stamp(PG_FUNCTION_ARGS)
 	FenceArguments arguments;
 	StampColumns *columns;
 	const char *lease;
+	Source		source;
 	Datum		value;
 	bool		isnull;
 
@@ -342,9 +375,10 @@ lease_stamp(PG_FUNCTION_ARGS)
 	lease = row_lease(rel, tuple, &arguments, columns);
 	value = heap_getattr(tuple, columns->epoch, RelationGetDescr(rel), &isnull);
 
-	if (!isnull &&
-		(TRIGGER_FIRED_BY_INSERT(trigger->tg_event) ||
-		 is_presented(fcinfo, columns->epoch, DatumGetInt64(value))))
+	source = source_of(fcinfo, columns->epoch, value, isnull);
+	if (source == UNKNOWN && !fence_has_token(lease))
+		raise_unknown(rel, columns->epoch);
+	if (source == PRESENTED)
 		fence_present(lease, RelationGetRelid(rel), DatumGetInt64(value));
 	else
 	{

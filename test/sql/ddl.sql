@@ -211,6 +211,98 @@ RESET ROLE;
 SELECT rel, truncate_trigger FROM lease.fence WHERE rel::text LIKE 'theirs%' ORDER BY rel::text COLLATE "C";
 
 --
+-- Others than the owner, who may make triggers, must not replace ours
+--
+
+CREATE ROLE regress_lease_trigger;
+GRANT USAGE, CREATE ON SCHEMA public TO regress_lease_trigger;
+CREATE TABLE plain_fence (id int);
+SELECT lease.protect('plain_fence', 'ddl', ddl => false);
+GRANT INSERT, TRIGGER, TRUNCATE ON single, plain_fence TO regress_lease_trigger;
+SET ROLE regress_lease_trigger;
+CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT ON single FOR EACH ROW WHEN (false) EXECUTE FUNCTION nothing();
+CREATE OR REPLACE TRIGGER lease_fence_truncate BEFORE TRUNCATE ON single EXECUTE FUNCTION nothing();
+CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT ON plain_fence FOR EACH ROW WHEN (false) EXECUTE FUNCTION nothing();
+-- One of their own is another condition, and takes nothing away.
+CREATE OR REPLACE TRIGGER theirs AFTER INSERT ON single FOR EACH ROW WHEN (false) EXECUTE FUNCTION nothing();
+CREATE OR REPLACE TRIGGER theirs AFTER INSERT ON single FOR EACH ROW WHEN (false) EXECUTE FUNCTION nothing();
+RESET ROLE;
+GRANT USAGE ON SCHEMA lease TO regress_lease_trigger;
+SET ROLE regress_lease_trigger;
+CREATE TRIGGER zzz AFTER INSERT ON single FOR EACH ROW WHEN (false) EXECUTE FUNCTION lease.fence('ddl/other');
+CREATE TRIGGER aaa AFTER INSERT ON single FOR EACH ROW WHEN (false) EXECUTE FUNCTION lease.fence('ddl/other');
+CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT ON single FOR EACH ROW WHEN (false) EXECUTE FUNCTION lease.fence('ddl');
+RESET ROLE;
+SELECT try('DROP TABLE single') AS none, try('DROP TABLE single', 'ddl/other', :other) AS foreign, try('ALTER TABLE single DROP COLUMN id', 'ddl', :now) AS valid;
+CREATE TABLE single_child () INHERITS (single);
+SELECT * FROM lease.fence WHERE rel IN ('single'::regclass, 'single_child'::regclass, 'plain_fence'::regclass) ORDER BY rel::text;
+-- The owner may replace one in a guarded transaction, or without "ddl"; then it is gone.
+CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT ON single FOR EACH ROW WHEN (false) EXECUTE FUNCTION nothing();
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT OR UPDATE OR DELETE ON single FOR EACH ROW WHEN (false) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
+SELECT row_trigger FROM lease.fence WHERE rel = 'single'::regclass;
+ROLLBACK;
+CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT ON plain_fence FOR EACH ROW WHEN (false) EXECUTE FUNCTION nothing();
+SELECT row_trigger, truncate_trigger FROM lease.fence WHERE rel = 'plain_fence'::regclass;
+DROP TABLE plain_fence;
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP TABLE single_child;
+COMMIT;
+
+--
+-- A trigger that was renamed, and one that was made by hand
+--
+
+CREATE TABLE renamed (id int) PARTITION BY LIST (id);
+CREATE TABLE renamed_1 PARTITION OF renamed FOR VALUES IN (1);
+SELECT lease.protect('renamed', 'ddl');
+ALTER TRIGGER lease_fence_truncate ON renamed_1 RENAME TO "another ""name""";
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+ALTER TABLE renamed DETACH PARTITION renamed_1;
+COMMIT;
+SELECT count(*) AS left_behind FROM pg_trigger WHERE tgrelid = 'renamed_1'::regclass;
+CREATE TABLE by_hand (id int);
+CREATE TRIGGER lease_fence_truncate BEFORE TRUNCATE ON by_hand EXECUTE FUNCTION lease.fence('ddl');
+CREATE TABLE free_parent (id int);
+ALTER TABLE by_hand INHERIT free_parent;
+TRUNCATE by_hand;
+ALTER TABLE by_hand NO INHERIT free_parent;
+TRUNCATE by_hand;
+
+-- A table with a fence of its own is not attached under another one.
+CREATE TABLE own (id int);
+SELECT lease.protect('own', 'ddl');
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+ALTER TABLE renamed ATTACH PARTITION own FOR VALUES IN (2);
+ROLLBACK;
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP TABLE renamed, renamed_1, own;
+COMMIT;
+
+-- A column in the key of a partition cannot be the epoch's, whenever that is made.
+CREATE TABLE keyed (id int, epoch bigint) PARTITION BY RANGE ((epoch + 1));
+SELECT lease.protect('keyed', 'ddl', epoch_column => 'epoch');
+DROP TABLE keyed;
+CREATE TABLE keyed (id int, epoch bigint) PARTITION BY RANGE (id);
+SELECT lease.protect('keyed', 'ddl', epoch_column => 'epoch', ddl => false);
+CREATE TABLE keyed_1 PARTITION OF keyed FOR VALUES FROM (0) TO (10) PARTITION BY LIST (epoch);
+DROP TABLE keyed, by_hand, free_parent;
+
+-- Names that have to be quoted, or look like the separators in the catalog.
+CREATE TABLE "q ""'" ("a\000b" bigint, "l \ 'x" text);
+SELECT lease.protect('"q ""''"', 'ddl', 'a\000b', 'l \ ''x', ddl => false);
+SELECT * FROM lease.fence WHERE epoch_column LIKE 'a%';
+INSERT INTO "q ""'" VALUES (:now, 'ddl');
+INSERT INTO "q ""'" VALUES (NULL, 'ddl');
+DROP TABLE "q ""'";
+
+--
 -- Without "ddl"
 --
 
@@ -268,6 +360,7 @@ DROP SCHEMA kept CASCADE;
 DROP TABLE owned, stamped, free, more, girl, unfenced, theirs, command, answer;
 DROP PROCEDURE fill;
 DROP FUNCTION try, cell;
-DROP OWNED BY regress_lease_owner;
-DROP ROLE regress_lease_owner;
+DROP FUNCTION nothing;
+DROP OWNED BY regress_lease_owner, regress_lease_trigger;
+DROP ROLE regress_lease_owner, regress_lease_trigger;
 CREATE EXTENSION lease;

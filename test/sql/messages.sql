@@ -12,6 +12,14 @@ SELECT lease.create('m', ttl => '1 hour'), lease.create('m/new'), lease.raise_fl
 SELECT epoch FROM lease.acquire('m', 'host-a/100') \gset
 CREATE TABLE guarded (x int);
 SELECT lease.protect('guarded', 'm', ddl => false);
+CREATE TABLE stamped (epoch bigint);
+INSERT INTO stamped VALUES (9000000000000000000);
+SELECT lease.protect('stamped', 'm', epoch_column => 'epoch', ddl => false);
+CREATE TABLE named (l text);
+SELECT lease.protect('named', 'm', lease_column => 'l', ddl => false);
+CREATE TABLE parted (id int) PARTITION BY LIST (id);
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1);
+SELECT lease.protect('parted', 'm');
 
 -- complain shows the error of a command, with epochs, times and durations replaced.
 CREATE FUNCTION complain(sql text, epoch bigint DEFAULT NULL, later bigint DEFAULT NULL)
@@ -33,7 +41,7 @@ BEGIN
 			context = PG_EXCEPTION_CONTEXT, table_name = TABLE_NAME, schema_name = SCHEMA_NAME;
 	END;
 	-- Only what the extension adds to the context.
-	context := substring(context FROM '(write to table [^\n]*)');
+	context := substring(context FROM '((write to|change of) table [^\n]*)');
 	FOR field, value IN
 		SELECT * FROM (VALUES ('sqlstate', state), ('message', message), ('detail', detail), ('hint', hint),
 			('context', context), ('table', nullif(concat_ws('.', nullif(schema_name, ''), nullif(table_name, '')), ''))) AS v(f, v)
@@ -70,6 +78,26 @@ RESET lease.clock_offset;
 SELECT lease.release('m', :epoch) \g /dev/null
 SELECT epoch AS later FROM lease.acquire('m', 'host-b/200') \gset
 SELECT * FROM complain(format('SELECT lease.guard(%L, %s)', 'm', :epoch), :epoch, :later);
+
+-- The same of a write whose row carries the token
+SELECT * FROM complain(format('INSERT INTO stamped VALUES (%s)', :epoch), :epoch, :later);
+SELECT * FROM complain($$INSERT INTO stamped VALUES (0)$$);
+SELECT * FROM complain(format('INSERT INTO stamped VALUES (NULL)'), :epoch, :later);
+
+-- A row of a later epoch, and one that has been tampered with
+SELECT * FROM complain(format('SELECT lease.guard(%L, %s); DELETE FROM stamped WHERE epoch = 9000000000000000000', 'm', :later), :epoch, :later);
+SELECT * FROM complain(format('ALTER TABLE stamped DISABLE TRIGGER lease_stamp; SELECT lease.guard(%L, %s); INSERT INTO stamped VALUES (NULL)', 'm', :later), :epoch, :later);
+SELECT * FROM complain(format('ALTER TABLE stamped DISABLE TRIGGER lease_stamp; SELECT lease.guard(%L, %s); INSERT INTO stamped VALUES (%s)', 'm', :later, :epoch), :epoch, :later);
+SELECT * FROM complain($$INSERT INTO named VALUES (NULL)$$);
+SELECT * FROM complain($$INSERT INTO named VALUES ('not a name')$$);
+SELECT * FROM complain($$ALTER TABLE stamped RENAME epoch TO token; INSERT INTO stamped VALUES (1)$$);
+
+-- DDL
+SELECT * FROM complain($$DROP TABLE parted$$, :epoch, :later);
+SELECT * FROM complain($$ALTER TABLE parted DETACH PARTITION parted_1$$, :epoch, :later);
+SELECT * FROM complain($$SELECT lease.unprotect('parted')$$, :epoch, :later);
+SELECT * FROM complain($$CREATE TABLE child () INHERITS (stamped, named)$$);
+SELECT * FROM complain($$CREATE TABLE child (l text); SELECT lease.protect('child', 'm/new'); ALTER TABLE child INHERIT named$$);
 
 -- LS003, not held: released, revoked for a reason and for none, never granted
 SELECT lease.release('m', :later) \g /dev/null
@@ -152,6 +180,9 @@ SELECT setval('lease.epoch', :before) \g /dev/null
 -- number that cannot be shown.
 SELECT lease.guard('m', :epoch);
 
-DROP TABLE guarded;
+BEGIN;
+SELECT lease.guard('m', :epoch) \g /dev/null
+DROP TABLE guarded, stamped, named, parted;
+COMMIT;
 DROP FUNCTION complain;
 SELECT lease.drop('m', force => true), lease.drop('m/new') \g /dev/null

@@ -308,6 +308,21 @@ CREATE TABLE of_both () INHERITS (mother, stranger);
 ALTER TABLE late_daughter INHERIT stranger;
 SELECT rel FROM lease.fence WHERE lease = 'tree' ORDER BY rel::text COLLATE "C";
 
+-- Temporary children are nobody else's business, and not fenced.
+CREATE TEMPORARY TABLE passing () INHERITS (mother);
+INSERT INTO passing VALUES (7);
+SELECT lease.unprotect('mother');
+SELECT lease.protect('mother', 'tree');
+SELECT count(*) FROM lease.fence WHERE rel = 'passing'::regclass;
+CREATE TRIGGER by_hand BEFORE TRUNCATE ON passing EXECUTE FUNCTION lease.fence('other', 'ddl');
+DISCARD TEMP;
+CREATE TEMPORARY TABLE passing () INHERITS (mother) ON COMMIT DROP;
+BEGIN;
+SELECT lease.guard('tree', :epoch);
+SELECT lease.unprotect('mother');
+COMMIT;
+SELECT lease.protect('mother', 'tree', ddl => false);
+
 DROP TABLE mother, daughter, granddaughter, late_daughter, late_granddaughter, father, stranger, adopted, adopted_child, likeness, command CASCADE;
 DROP FUNCTION try;
 SELECT lease.drop('tree', force => true), lease.drop('other') \g /dev/null

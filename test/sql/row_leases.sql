@@ -124,6 +124,23 @@ EXECUTE results;
 DROP TRIGGER z ON stamped;
 DROP TRIGGER z ON shard;
 
+-- Rows from before the fence that name no lease, or what is no name, are under that of
+-- the table; they can be deleted, or given to a lease.
+CREATE TABLE before (id int, lease text, epoch bigint);
+INSERT INTO before VALUES (1, NULL), (2, 'no name'), (3, 'rl/a');
+SELECT lease.protect('before', 'rl/table', 'epoch', 'lease', ddl => false);
+TRUNCATE command RESTART IDENTITY;
+INSERT INTO command (sql) VALUES
+	($$DELETE FROM before WHERE id = 1$$),
+	($$DELETE FROM before WHERE id = 2$$),
+	($$DELETE FROM before WHERE id = 3$$),
+	($$UPDATE before SET lease = 'rl/table' WHERE id = 1$$),
+	($$UPDATE before SET lease = 'rl/table' WHERE id = 2$$),
+	($$UPDATE before SET id = 4 WHERE id = 1$$),
+	($$UPDATE before SET id = 4 WHERE id = 2$$);
+EXECUTE results;
+DROP TABLE before;
+
 -- Partitioned by lease, a row that moves to another lease also moves to another partition.
 CREATE TABLE tree (lease text, id int) PARTITION BY LIST (lease);
 CREATE TABLE tree_a PARTITION OF tree FOR VALUES IN ('rl/a');

@@ -178,6 +178,20 @@ END;
 $$;
 \c -
 SET client_min_messages = warning;
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) MERGE INTO plan USING (VALUES (2)) v(i) ON id = i
+	WHEN MATCHED AND id = 4 THEN UPDATE SET epoch = :now WHEN MATCHED THEN UPDATE SET note = 'x';
+\c -
+SET client_min_messages = warning;
+PREPARE m AS MERGE INTO plan USING (VALUES (2)) v(i) ON id = i
+	WHEN MATCHED AND id = 4 THEN UPDATE SET epoch = 1 WHEN MATCHED THEN UPDATE SET note = 'x';
+EXECUTE m;
+-- The first time nobody can tell; the second time it is known to be an UPDATE.
+\c -
+SET client_min_messages = warning;
+DO $$ BEGIN UPDATE plan SET epoch = epoch + 0, note = 'x' WHERE id = 2; END $$;
+DO $$ BEGIN UPDATE plan SET epoch = epoch + 0, note = 'x' WHERE id = 2; END $$;
+\c -
+SET client_min_messages = warning;
 INSERT INTO plan VALUES (8, :now);
 \c -
 SET client_min_messages = warning;
