@@ -5,6 +5,7 @@
 #   make installcheck     tests a running server (PGHOST, PGPORT, ...)
 #   make check            tests a private copy of the server; needs nothing set up
 #   make demo             tells the story of a paused leader with real processes
+#   make bench            measures what a fence costs, as ratios
 #   make dist             packs the committed tree for PGXN
 #
 # WERROR=1 turns every warning into an error (gcc, or CC=clang).
@@ -31,6 +32,7 @@ OBJS = \
 	src/fence.o \
 	src/stamp.o \
 	src/ddl.o \
+	src/statement.o \
 	src/api.o \
 	src/admin.o \
 	src/status.o
@@ -91,7 +93,7 @@ PGXS := $(if $(wildcard $(shell $(PG_CONFIG) --includedir-server 2>/dev/null)/po
 # These goals run in a private copy of the server, built by a make of its own.
 # They are kept apart from PGXS because they also work before its package is
 # installed, and because PGXS has a "check" that only says it is not supported.
-self_contained = check demo dist
+self_contained = check demo bench dist
 .PHONY: $(self_contained)
 
 ifneq ($(filter $(self_contained),$(MAKECMDGOALS)),)
@@ -107,6 +109,9 @@ endif
 
 export PG_CONFIG
 
+# Of "make bench": more rounds are less noise
+ROUNDS ?= 10
+
 check:
 	@test/prerequisites tests
 	@test/private_server test/check
@@ -114,6 +119,10 @@ check:
 demo:
 	@test/prerequisites build
 	@test/private_server test/demo/run
+
+bench:
+	@test/prerequisites build
+	@test/private_server test/bench/fence_cost $(ROUNDS) $(FENCES)
 
 dist:
 	@git rev-parse -q --verify HEAD >/dev/null || { echo >&2 "make dist packs what is committed, and needs a git checkout."; exit 1; }

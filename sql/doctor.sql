@@ -19,54 +19,97 @@ WITH RECURSIVE
 tree(rel, root) AS (
 	SELECT f.rel, f.rel
 	FROM lease.fence f
-	WHERE NOT EXISTS (SELECT FROM pg_inherits i JOIN lease.fence p ON p.rel = i.inhparent
-		WHERE i.inhrelid = f.rel)
+	WHERE f.lease IS NOT NULL
+		AND NOT EXISTS (SELECT FROM pg_inherits i JOIN lease.fence p ON p.rel = i.inhparent
+			WHERE i.inhrelid = f.rel)
 	UNION
 	SELECT i.inhrelid::regclass, t.root
 	FROM tree t JOIN pg_inherits i ON i.inhparent = t.rel
+), trigger AS (
+	SELECT t.oid, t.tgrelid::regclass AS rel, t.tgname, t.tgenabled,
+		p.proname = 'stamp' AS is_stamp, (t.tgtype::int4 & 32) <> 0 AS is_truncate
+	FROM pg_trigger t
+		JOIN pg_proc p ON p.oid = t.tgfoid
+	WHERE t.tgfoid IN ('lease.fence()'::regprocedure, 'lease.stamp()'::regprocedure)
+), mode AS (
+	-- Was it built with always? No row if that is not to be seen.
+	SELECT t.rel, bool_and(t.tgenabled = 'A') AS always
+	FROM trigger t
+	WHERE t.tgenabled IN ('O', 'A')
+	GROUP BY t.rel
+), condition AS (
+	-- The columns that the conditions of a fence look at, under their present names
+	SELECT t.rel, min(a.attname::text) FILTER (WHERE a.atttypid = 'bigint'::regtype) AS epoch_column,
+		min(a.attname::text) FILTER (WHERE a.atttypid <> 'bigint'::regtype) AS lease_column
+	FROM trigger t
+		JOIN pg_depend d ON d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
+			AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.rel
+		JOIN pg_attribute a ON a.attrelid = t.rel AND a.attnum = d.refobjsubid AND a.attnum > 0
+	GROUP BY t.rel
 ), root AS (
-	SELECT f.*, format('SELECT lease.unprotect(%1$L), lease.protect(%1$L, %2$L%3$s%4$s%5$s%6$s);',
-			f.rel, f.lease,
-			', epoch_column => ' || quote_literal(f.epoch_column),
-			', lease_column => ' || quote_literal(f.lease_column),
-			CASE WHEN NOT f.ddl THEN ', ddl => false' END,
-			CASE WHEN f.row_trigger = 'always' THEN ', always => true' END) AS rebuild
+	SELECT f.rel, f.lease, f.ddl, f.epoch_column, f.lease_column, n.epoch_name, n.lease_name,
+		coalesce(m.always, false) AS always,
+		CASE WHEN f.ddl THEN format('BEGIN; SELECT lease.guard(%L, epoch); ', f.lease) ELSE '' END
+			|| CASE WHEN f.epoch_column IS NOT NULL AND n.epoch_name IS NULL
+				THEN format('ALTER TABLE %s ADD COLUMN IF NOT EXISTS %I bigint; ', f.rel, f.epoch_column) ELSE '' END
+			|| CASE WHEN f.lease_column IS NOT NULL AND n.lease_name IS NULL
+				THEN format('ALTER TABLE %s ADD COLUMN IF NOT EXISTS %I text; ', f.rel, f.lease_column) ELSE '' END
+			|| format('SELECT lease.unprotect(%1$L), lease.protect(%1$L, %2$L%3$s%4$s%5$s%6$s);',
+				f.rel, f.lease,
+				', epoch_column => ' || quote_literal(coalesce(n.epoch_name, f.epoch_column)),
+				', lease_column => ' || quote_literal(coalesce(n.lease_name, f.lease_column)),
+				CASE WHEN NOT f.ddl THEN ', ddl => false' END,
+				CASE WHEN m.always THEN ', always => true' END)
+			|| CASE WHEN f.ddl THEN ' COMMIT;' ELSE '' END AS rebuild
 	FROM lease.fence f
+		LEFT JOIN mode m ON m.rel = f.rel
+		LEFT JOIN condition c ON c.rel = f.rel
+		CROSS JOIN LATERAL (SELECT
+			CASE WHEN f.epoch_column IS NOT NULL THEN coalesce(c.epoch_column, (SELECT a.attname::text
+				FROM pg_attribute a WHERE a.attrelid = f.rel AND a.attname = f.epoch_column
+					AND a.attnum > 0 AND NOT a.attisdropped)) END AS epoch_name,
+			CASE WHEN f.lease_column IS NOT NULL THEN coalesce(c.lease_column, (SELECT a.attname::text
+				FROM pg_attribute a WHERE a.attrelid = f.rel AND a.attname = f.lease_column
+					AND a.attnum > 0 AND NOT a.attisdropped)) END AS lease_name) AS n
 ), fenced AS (
-	SELECT DISTINCT ON (t.rel) t.rel, c.relpersistence, c.relowner, r.rel AS root, r.lease, r.ddl,
-		r.epoch_column, r.lease_column, s.role AS lease_role, s.name IS NOT NULL AS lease_exists,
+	SELECT DISTINCT ON (t.rel) t.rel, c.relkind, c.relpersistence, c.relowner, r.rel AS root, r.lease,
+		r.epoch_column, r.lease_column, r.epoch_name, r.lease_name, r.rebuild,
+		s.name IS NOT NULL AS lease_exists, s.role AS lease_role,
 		coalesce(f.row_trigger, 'missing') AS row_trigger,
 		CASE WHEN c.relkind = 'f' AND current_setting('server_version_num')::int < 160000
 			THEN 'impossible' ELSE coalesce(f.truncate_trigger, 'missing') END AS truncate_trigger,
-		CASE WHEN r.ddl THEN format('BEGIN; SELECT lease.guard(%L, epoch); %s COMMIT;', r.lease, r.rebuild)
-			ELSE r.rebuild END AS rebuild
+		CASE WHEN coalesce(m.always, r.always) THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END AS enable
 	FROM tree t
 		JOIN root r ON r.rel = t.root
 		JOIN pg_class c ON c.oid = t.rel
 		LEFT JOIN lease.fence f ON f.rel = t.rel
+		LEFT JOIN mode m ON m.rel = t.rel
 		LEFT JOIN lease.read_status() s ON s.name = r.lease
 	ORDER BY t.rel, r.rel
-), trigger AS (
-	SELECT t.tgrelid::regclass AS rel, t.tgname, t.tgenabled, f.row_trigger,
-		p.proname = 'stamp' AS is_stamp, (t.tgtype::int4 & 32) <> 0 AS is_truncate
-	FROM pg_trigger t
-		JOIN pg_proc p ON p.oid = t.tgfoid
-		LEFT JOIN lease.fence f ON f.rel = t.tgrelid
-	WHERE t.tgfoid IN ('lease.fence()'::regprocedure, 'lease.stamp()'::regprocedure)
 ), bypass AS (
-	SELECT r.oid, r.rolname, 'is a superuser' AS why,
-		format('ALTER ROLE %I NOSUPERUSER;', r.rolname) AS remedy
+	-- A null oid stands for everybody; 10 is BOOTSTRAP_SUPERUSERID.
+	SELECT r.oid, true AS is_superuser, format('role %I', r.rolname) AS object,
+		CASE WHEN r.oid = 10 THEN 'is the superuser that the cluster was made with, which has to be one'
+			ELSE 'is a superuser' END AS why,
+		CASE WHEN r.oid <> 10 THEN format('ALTER ROLE %I NOSUPERUSER;', r.rolname) END AS remedy
 	FROM pg_roles r
-	WHERE r.rolsuper AND r.rolcanlogin
+	WHERE r.rolsuper AND (r.rolcanlogin OR EXISTS (SELECT FROM pg_auth_members m WHERE m.roleid = r.oid))
 	UNION ALL
-	SELECT r.oid, r.rolname, 'may set session_replication_role, under which ordinary triggers do not fire',
-		format('REVOKE SET ON PARAMETER session_replication_role FROM %I;', r.rolname)
+	SELECT DISTINCT r.oid, false, coalesce('role ' || quote_ident(r.rolname), 'all roles'),
+		CASE WHEN g.privilege_type = 'SET' THEN format('may set %s', a.parname)
+			ELSE format('may change %s with ALTER SYSTEM', a.parname) END
+			|| CASE a.parname WHEN 'event_triggers' THEN ', without which nothing is fenced against DDL'
+				ELSE ', and under "replica" ordinary triggers do not fire' END,
+		format('REVOKE %s ON PARAMETER %I FROM %s CASCADE;', g.privilege_type, a.parname,
+			coalesce(quote_ident(r.rolname), 'PUBLIC'))
 	FROM pg_parameter_acl a
 		CROSS JOIN LATERAL aclexplode(a.paracl) AS g
-		JOIN pg_roles r ON r.oid = g.grantee
-	WHERE a.parname = 'session_replication_role' AND g.privilege_type = 'SET' AND NOT r.rolsuper
+		LEFT JOIN pg_roles r ON r.oid = g.grantee
+	WHERE a.parname IN ('session_replication_role', 'event_triggers')
+		AND (g.grantee = 0 OR NOT r.rolsuper)
 	UNION ALL
-	SELECT r.oid, r.rolname, 'owns ' || string_agg(f.rel::text, ', ' ORDER BY f.rel::text COLLATE "C")
+	SELECT r.oid, false, format('role %I', r.rolname),
+		'owns ' || string_agg(f.rel::text, ', ' ORDER BY f.rel::text COLLATE "C")
 			|| ', so that it may disable the triggers',
 		string_agg(format('ALTER TABLE %s OWNER TO another_role;', f.rel), ' ' ORDER BY f.rel::text COLLATE "C")
 	FROM fenced f JOIN pg_roles r ON r.oid = f.relowner
@@ -77,10 +120,9 @@ tree(rel, root) AS (
 	-- Fences that do not fire
 	SELECT 'error', format('table %s', f.rel),
 		format('The fence against %s is %s, so that whoever may write to the table can do so without a token.',
-			e.events, CASE e.fires WHEN 'missing' THEN 'missing'
-				WHEN 'replica' THEN 'enabled for replication only' ELSE 'disabled' END),
+			e.events, CASE e.fires WHEN 'replica' THEN 'enabled for replication only' ELSE e.fires END),
 		CASE WHEN e.fires = 'missing' THEN f.rebuild ELSE (
-			SELECT string_agg(format('ALTER TABLE %s ENABLE TRIGGER %I;', t.rel, t.tgname),
+			SELECT string_agg(format('ALTER TABLE %s %s TRIGGER %I;', t.rel, f.enable, t.tgname),
 				' ' ORDER BY t.tgname)
 			FROM trigger t
 			WHERE t.rel = f.rel AND t.tgenabled IN ('D', 'R') AND NOT t.is_stamp
@@ -91,57 +133,67 @@ tree(rel, root) AS (
 	WHERE e.fires IN ('missing', 'disabled', 'replica')
 
 	UNION ALL
-	SELECT 'error', format('event trigger %I', t.evtname),
-		format('It is %s, so that %s.', CASE t.evtenabled WHEN 'D' THEN 'disabled' ELSE 'enabled for replication only' END,
-			CASE t.evtname WHEN 'lease_extend_fences'
-				THEN 'new partitions are not fenced against TRUNCATE, and new inheritance children not at all'
-				ELSE 'protected tables are not fenced against DDL' END),
-		format('ALTER EVENT TRIGGER %I ENABLE;', t.evtname)
-	FROM pg_event_trigger t
-	WHERE t.evtname LIKE 'lease\_%' AND t.evtenabled IN ('D', 'R')
-		AND t.evtfoid IN ('lease.watch_ddl()'::regprocedure, 'lease.extend_fences()'::regprocedure)
-
-	UNION ALL
-	SELECT 'error', 'setting event_triggers',
-		'It is off, so that protected tables are not fenced against DDL, and new inheritance children not at all.',
-		'ALTER SYSTEM RESET event_triggers; SELECT pg_reload_conf();'
-	WHERE current_setting('event_triggers', true) = 'off'
+	SELECT 'error', format('event trigger %I', coalesce(t.evtname, e.name)),
+		format('It is %s, so that %s.',
+			CASE t.evtenabled WHEN 'D' THEN 'disabled' WHEN 'R' THEN 'enabled for replication only' ELSE 'missing' END,
+			e.meaning),
+		coalesce('ALTER EVENT TRIGGER ' || quote_ident(t.evtname) || ' ENABLE ALWAYS;',
+			format('CREATE EVENT TRIGGER %1$I ON %2$s EXECUTE FUNCTION %3$s;'
+				' ALTER EVENT TRIGGER %1$I ENABLE ALWAYS; ALTER EXTENSION lease ADD EVENT TRIGGER %1$I;',
+				e.name, e.event, e.function))
+	FROM (VALUES
+			('lease_watch_ddl', 'ddl_command_start', 'lease.watch_ddl()',
+				'DROP, DETACH and ATTACH of protected tables, and the loss of a fence, are not refused without a token'),
+			('lease_watch_rewrites', 'table_rewrite', 'lease.watch_ddl()',
+				'ALTER COLUMN ... TYPE, which can compute the rows of a protected table anew, is not refused without a token'),
+			('lease_extend_fences', 'ddl_command_end', 'lease.extend_fences()',
+				'new partitions are not fenced against TRUNCATE, and new inheritance children not at all'))
+			AS e(name, event, function, meaning)
+		LEFT JOIN pg_event_trigger t ON t.evtevent = e.event AND t.evtfoid = e.function::regprocedure
+	WHERE coalesce(t.evtenabled IN ('D', 'R'), true)
 
 	UNION ALL
 	SELECT 'error', CASE WHEN s.setrole <> 0 THEN format('role %s', s.setrole::regrole)
-			ELSE format('database %I', d.datname) END,
-		format('Its sessions begin with %s, under which the triggers of ordinary fences do not fire.', c.setting),
-		CASE WHEN s.setrole = 0 THEN format('ALTER DATABASE %I RESET session_replication_role;', d.datname)
-			WHEN s.setdatabase = 0 THEN format('ALTER ROLE %s RESET session_replication_role;', s.setrole::regrole)
-			ELSE format('ALTER ROLE %s IN DATABASE %I RESET session_replication_role;', s.setrole::regrole, d.datname) END
+			WHEN s.setdatabase <> 0 THEN format('database %I', d.datname)
+			ELSE 'all roles' END,
+		format('Sessions begin with %s, under which %s.', c.setting, CASE c.name
+			WHEN 'event_triggers' THEN 'protected tables are not fenced against DDL'
+			ELSE 'the triggers of ordinary fences do not fire' END),
+		CASE WHEN s.setrole = 0 AND s.setdatabase <> 0 THEN format('ALTER DATABASE %I', d.datname)
+			ELSE format('ALTER ROLE %s', CASE WHEN s.setrole = 0 THEN 'ALL' ELSE s.setrole::regrole::text END)
+				|| coalesce(' IN DATABASE ' || quote_ident(d.datname), '') END
+			|| format(' RESET %I;', c.name)
 	FROM pg_db_role_setting s
-		CROSS JOIN LATERAL unnest(s.setconfig) AS c(setting)
 		LEFT JOIN pg_database d ON d.oid = s.setdatabase
-	WHERE c.setting LIKE 'session\_replication\_role=%' AND c.setting NOT LIKE '%=origin'
-		AND (s.setdatabase = 0 OR d.datname = current_database())
+		CROSS JOIN LATERAL (SELECT u.setting, split_part(u.setting, '=', 1), split_part(u.setting, '=', 2)
+			FROM unnest(s.setconfig) AS u(setting)) AS c(setting, name, value)
+	WHERE (s.setdatabase = 0 OR d.datname = current_database())
+		AND CASE c.name WHEN 'session_replication_role' THEN lower(c.value) = 'replica'
+			WHEN 'event_triggers' THEN NOT c.value::boolean ELSE false END
 
-	UNION ALL
-	SELECT 'error', 'setting session_replication_role',
-		format('It is %s, so that the triggers of ordinary fences do not fire.', s.reset_val),
-		'ALTER SYSTEM RESET session_replication_role; SELECT pg_reload_conf();'
-	FROM pg_settings s
-	WHERE s.name = 'session_replication_role' AND s.reset_val <> 'origin'
-		AND s.source IN ('configuration file', 'command line')
-
-	-- What a crash may take back
+	-- What the server is set to, and what a crash may take back
 	UNION ALL
 	SELECT 'error', format('setting %s', s.name),
-		'It is off: a crash of the host may take back grants and epochs that were told, or damage the database.',
-		format('ALTER SYSTEM SET %I = on; SELECT pg_reload_conf();', s.name)
+		format('It is %s%s', s.reset_val, e.meaning) || CASE WHEN s.source = 'command line'
+			THEN ' It was given on the command line of the server, which has to be restarted without it.' ELSE '' END,
+		CASE WHEN s.source <> 'command line'
+			THEN format('ALTER SYSTEM SET %I = %s; SELECT pg_reload_conf();', s.name, e.mended) END
 	FROM pg_settings s
-	WHERE s.name IN ('fsync', 'full_page_writes') AND s.setting = 'off'
+		JOIN (VALUES
+			('session_replication_role', 'replica', 'origin', ', so that the triggers of ordinary fences do not fire.'),
+			('event_triggers', 'off', 'on', ', so that protected tables are not fenced against DDL, and new inheritance children not at all.'),
+			('fsync', 'off', 'on', ': a crash of the host may take back grants and epochs that were told, or damage the database.'),
+			('full_page_writes', 'off', 'on', ': a crash of the host may take back grants and epochs that were told, or damage the database.'))
+			AS e(name, harmful, mended, meaning)
+			ON s.name = e.name AND s.reset_val = e.harmful
+	WHERE s.source IN ('configuration file', 'command line')
 
 	UNION ALL
 	SELECT 'warning', format('table %s', f.rel),
 		'It is protected and UNLOGGED: a crash empties it, whoever holds the lease, and a standby has nothing of it.',
 		format('ALTER TABLE %s SET LOGGED;', f.rel)
 	FROM fenced f
-	WHERE f.relpersistence = 'u'
+	WHERE f.relpersistence = 'u' AND f.relkind <> 'p'
 
 	-- Fences that let nobody through
 	UNION ALL
@@ -152,20 +204,29 @@ tree(rel, root) AS (
 	WHERE f.rel = f.root AND NOT f.lease_exists
 
 	UNION ALL
+	SELECT DISTINCT 'warning', format('lease "%s"', f.lease),
+		'It belongs to a role that has been dropped, so that nobody can act under it or write to what it protects.',
+		format('SELECT lease.alter(%L, role => ''another_role'');', f.lease)
+	FROM fenced f
+	WHERE f.lease_exists AND NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = f.lease_role)
+
+	UNION ALL
 	SELECT 'warning', format('table %s', f.rel),
-		format('Its fence expects the column "%s", which does not exist, so that nobody can insert or update.', c.name),
+		format('Its fence expects the column "%s", which %s, so that %s.', c.name,
+			coalesce('is called "' || c.present || '" now', 'does not exist'),
+			CASE WHEN f.epoch_column IS NULL THEN 'no inheritance child of the table can be made'
+				ELSE 'INSERT and UPDATE fail' END),
 		f.rebuild
 	FROM fenced f
-		CROSS JOIN LATERAL (VALUES (f.epoch_column), (f.lease_column)) AS c(name)
-	WHERE f.rel = f.root AND c.name IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute a
-		WHERE a.attrelid = f.rel AND a.attname = c.name AND a.attnum > 0 AND NOT a.attisdropped)
+		CROSS JOIN LATERAL (VALUES (f.epoch_column, f.epoch_name), (f.lease_column, f.lease_name)) AS c(name, present)
+	WHERE f.rel = f.root AND c.name IS DISTINCT FROM c.present
 
 	UNION ALL
 	SELECT 'warning', format('table %s', f.rel),
 		'The trigger that writes epochs into its rows is ' || coalesce(CASE t.tgenabled
 			WHEN 'R' THEN 'enabled for replication only' WHEN 'D' THEN 'disabled' END, 'missing')
-			|| ', so that nobody can insert or update rows but with lease.guard() and the epoch.',
-		coalesce(format('ALTER TABLE %s ENABLE TRIGGER %I;', f.rel, t.tgname), f.rebuild)
+			|| ', so that its fence refuses every INSERT and UPDATE that does not write the epoch itself.',
+		coalesce(format('ALTER TABLE %s %s TRIGGER ', f.rel, f.enable) || quote_ident(t.tgname) || ';', f.rebuild)
 	FROM fenced f
 		LEFT JOIN trigger t ON t.rel = f.rel AND t.is_stamp
 	WHERE f.epoch_column IS NOT NULL AND f.row_trigger <> 'missing'
@@ -173,24 +234,36 @@ tree(rel, root) AS (
 
 	-- What gets past fences by right
 	UNION ALL
-	SELECT DISTINCT 'warning', format('table %s', f.rel),
-		'A subscription writes to it, and its fence does not fire for what replication applies.',
+	SELECT 'warning', format('table %s', f.rel),
+		format('Subscription "%s" writes to it, past its fence. That is right where the publisher''s table is protected;'
+			' where it is not, the remedy makes the fence fire, and the subscription then stops at its next change of the table.',
+			s.subname),
 		(SELECT string_agg(format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I;', t.rel, t.tgname), ' ' ORDER BY t.tgname)
 			FROM trigger t WHERE t.rel = f.rel)
-	FROM fenced f JOIN pg_subscription_rel s ON s.srrelid = f.rel
-	WHERE f.row_trigger = 'origin'
+	FROM fenced f
+		JOIN pg_subscription_rel p ON p.srrelid = f.rel
+			OR p.srrelid IN (SELECT a.relid FROM pg_partition_ancestors(f.rel) a)
+		JOIN pg_subscription s ON s.oid = p.srsubid
+	WHERE 'origin' IN (f.row_trigger, f.truncate_trigger)
 
 	UNION ALL
 	SELECT CASE WHEN l.leases IS NULL THEN 'notice' ELSE 'warning' END,
-		format('role %I', b.rolname),
-		format('It %s: it can get past fences.%s', b.why,
-			' It may also act under ' || l.leases || ', so that a paused holder is not bound by them.'),
+		b.object,
+		CASE WHEN b.oid IS NULL THEN format('Everybody %s: everybody can get past fences.', b.why)
+			ELSE format('It %s: it can get past fences.', b.why) END
+			|| CASE WHEN l.leases IS NULL THEN ''
+				ELSE format(' Whoever acts as %s may act under %s, too, and could go on writing after having been superseded.',
+					l.roles, l.leases) END,
 		b.remedy
 	FROM bypass b
 		CROSS JOIN LATERAL (
-			SELECT string_agg(format('lease "%s"', f.lease), ', ' ORDER BY f.lease COLLATE "C") AS leases
-			FROM (SELECT DISTINCT lease, lease_role FROM fenced) AS f
-			WHERE b.why NOT LIKE 'is a superuser%' AND pg_has_role(b.oid, f.lease_role, 'USAGE')) AS l
+			SELECT string_agg(DISTINCT quote_ident(m.rolname), ', ') AS roles,
+				string_agg(DISTINCT format('lease "%s"', f.lease), ', ') AS leases
+			FROM pg_roles m
+				JOIN (SELECT DISTINCT lease, lease_role FROM fenced WHERE lease_exists) AS f
+					ON pg_has_role(m.oid, f.lease_role, 'MEMBER')
+			WHERE NOT b.is_superuser AND NOT m.rolsuper
+				AND (b.oid IS NULL OR pg_has_role(m.oid, b.oid, 'MEMBER'))) AS l
 	WHERE EXISTS (SELECT FROM fenced)
 )
 SELECT f.severity, f.object, f.meaning, f.remedy
@@ -198,4 +271,4 @@ FROM finding f
 ORDER BY array_position('{error,warning,notice}', f.severity), f.object COLLATE "C", f.meaning COLLATE "C";
 $$;
 COMMENT ON FUNCTION lease.doctor() IS
-'conditions under which fences do not hold, one row each: how serious, which object, what it means, and the statement that mends it; no row: nothing was found';
+'conditions under which fences do not hold, one row each: how serious, which object, what it means, and the statements that mend it, in which "epoch" stands for that of a grant, as lease.acquire() returns it, and "another_role" for a role to be chosen, null if no statement does; no row: nothing was found';

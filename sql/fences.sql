@@ -391,6 +391,9 @@ COMMENT ON FUNCTION lease.unprotect(regclass) IS
 --
 -- DDL
 --
+-- The event triggers fire always, as some fences do; which ones bind a session that acts
+-- as replication does is decided in src/ddl.c.
+--
 
 CREATE FUNCTION lease.watch_ddl()
 RETURNS event_trigger
@@ -464,3 +467,7 @@ CREATE EVENT TRIGGER lease_extend_fences ON ddl_command_end
 	WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE', 'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE', 'CREATE SCHEMA')
 	EXECUTE FUNCTION lease.extend_fences();
 COMMENT ON EVENT TRIGGER lease_extend_fences IS 'fences new partitions and children of protected tables';
+
+ALTER EVENT TRIGGER lease_watch_ddl ENABLE ALWAYS;
+ALTER EVENT TRIGGER lease_watch_rewrites ENABLE ALWAYS;
+ALTER EVENT TRIGGER lease_extend_fences ENABLE ALWAYS;

@@ -32,12 +32,13 @@ BEGIN
 		allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
-			' lease.descendants, lease.own_triggers, lease.build_fence TO %s', allow.role);
+			' lease.descendants, lease.own_triggers, lease.build_fence, lease.doctor TO %s',
+			allow.role);
 	END IF;
 END;
 $$;
 COMMENT ON FUNCTION lease.allow(regrole, boolean) IS
-'grants a role what a scheduler needs: to acquire, renew, release and guard, and to read lease.status; it must also be a member of the role of each lease that it is to act under; fences: also to protect and unprotect tables that it owns';
+'grants a role what a scheduler needs: to acquire, renew, release and guard, and to read lease.status; it must also be a member of the role of each lease that it is to act under; fences: also to protect and unprotect tables that it owns, and to call the doctor';
 
 CREATE FUNCTION lease.disallow(
 	role regrole)
@@ -64,7 +65,7 @@ BEGIN
 		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
 		' lease.protect, lease.unprotect, lease.descendants, lease.own_triggers,'
-		' lease.build_fence FROM %s',
+		' lease.build_fence, lease.doctor FROM %s',
 		disallow.role);
 	EXECUTE format('REVOKE SELECT ON lease.status, lease.fence FROM %s', disallow.role);
 	EXECUTE format('REVOKE USAGE ON SCHEMA lease FROM %s', disallow.role);

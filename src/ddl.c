@@ -21,6 +21,9 @@
  * half before the hook hears of it, and a change of type is one that rewrites
  * the table.
  *
+ * Where the session acts as replication does (session_replication_role), that
+ * holds for fences built with "always", as it does for writes.
+ *
  * Without "ddl" these are free to the owner of the table; replacing a trigger, for
  * which PostgreSQL asks for less, is too, and for nobody else.  Temporary tables
  * are nobody else's business and never fenced.
@@ -89,7 +92,8 @@ typedef struct TableFence
 	bool		truncate;		/* has it a TRUNCATE trigger? */
 	bool		always;			/* do the row triggers fire always? */
 	FenceArguments arguments;	/* of the row triggers, else of the others */
-	List	   *all;			/* of all triggers, as FenceArguments */
+	List	   *binding;		/* FenceArguments of all that bind this
+								 * session */
 } TableFence;
 
 /* A table that has got or lost a parent. */
@@ -161,6 +165,19 @@ is_made_by_protect(const FormData_pg_trigger *trigger)
 }
 
 /*
+ * binds tells whether a trigger binds this session: like the fence against writes,
+ * an ordinary one does not where the session acts as replication does.  A trigger
+ * that is disabled is a fence that its owner has opened for writes, and not more.
+ */
+static bool
+binds(const FormData_pg_trigger *trigger)
+{
+	return SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA ||
+		trigger->tgenabled == TRIGGER_FIRES_ALWAYS ||
+		trigger->tgenabled == TRIGGER_FIRES_ON_REPLICA;
+}
+
+/*
  * is_temporary tells whether a table is temporary, or does not exist.
  */
 static bool
@@ -225,9 +242,14 @@ read_fence(Oid table, TableFence *fence)
 		if (!fence_read_arguments(tuple, pg_trigger, arguments))
 			continue;
 
-		fence->all = lappend(fence->all, arguments);
+		if (binds(trigger))
+			fence->binding = lappend(fence->binding, arguments);
 		if (TRIGGER_FOR_TRUNCATE(trigger->tgtype))
+		{
 			fence->truncate = true;
+			if (!fence->rows)
+				fence->arguments = *arguments;
+		}
 		else if (TRIGGER_FOR_AFTER(trigger->tgtype))
 		{
 			/* Beside those that protect() makes there may be others. */
@@ -240,9 +262,6 @@ read_fence(Oid table, TableFence *fence)
 	}
 	systable_endscan(scan);
 	table_close(pg_trigger, AccessShareLock);
-
-	if (!fence->rows && fence->all)
-		fence->arguments = *(FenceArguments *) linitial(fence->all);
 }
 
 /*
@@ -256,7 +275,7 @@ is_fenced(Oid table)
 	if (is_temporary(table))
 		return false;
 	read_fence(table, &fence);
-	return fence.all != NIL;
+	return fence.rows || fence.truncate;
 }
 
 /*
@@ -271,7 +290,7 @@ admit_change(Oid table)
 	if (is_temporary(table))
 		return;
 	read_fence(table, &fence);
-	foreach(cell, fence.all)
+	foreach(cell, fence.binding)
 	{
 		FenceArguments *arguments = (FenceArguments *) lfirst(cell);
 
@@ -292,6 +311,7 @@ trigger_goes(Oid oid, bool replaced)
 	ScanKeyData key;
 	HeapTuple	tuple;
 	FenceArguments arguments;
+	bool		binding = false;
 	Oid			table = InvalidOid;
 
 	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
@@ -301,7 +321,10 @@ trigger_goes(Oid oid, bool replaced)
 	if (HeapTupleIsValid(tuple) &&
 		is_fence((Form_pg_trigger) GETSTRUCT(tuple)) &&
 		fence_read_arguments(tuple, pg_trigger, &arguments))
+	{
 		table = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
+		binding = binds((Form_pg_trigger) GETSTRUCT(tuple));
+	}
 	systable_endscan(scan);
 	table_close(pg_trigger, AccessShareLock);
 
@@ -309,7 +332,7 @@ trigger_goes(Oid oid, bool replaced)
 		return;
 	if (replaced && !relation_ownercheck(table, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table));
-	if (arguments.ddl)
+	if (arguments.ddl && binding)
 		fence_admit(arguments.lease, table, FENCE_DDL);
 }
 
@@ -725,7 +748,7 @@ lease_own_triggers(PG_FUNCTION_ARGS)
 
 /*
  * ddl_find_fenced_table returns the name of a table that is protected by a
- * lease, or NULL if there is none.
+ * lease, the one that was made first, or NULL if there is none.
  */
 char *
 ddl_find_fenced_table(const char *lease)
@@ -733,20 +756,21 @@ ddl_find_fenced_table(const char *lease)
 	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
 	SysScanDesc scan = systable_beginscan(pg_trigger, InvalidOid, false, NULL,
 										  0, NULL);
-	char	   *table = NULL;
+	Oid			table = InvalidOid;
 	HeapTuple	tuple;
 
-	while (table == NULL && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
 		FenceArguments arguments;
 
 		if (is_fence(trigger) && !is_temporary(trigger->tgrelid) &&
 			fence_read_arguments(tuple, pg_trigger, &arguments) &&
-			strcmp(arguments.lease, lease) == 0)
-			table = get_rel_name(trigger->tgrelid);
+			strcmp(arguments.lease, lease) == 0 &&
+			(!OidIsValid(table) || trigger->tgrelid < table))
+			table = trigger->tgrelid;
 	}
 	systable_endscan(scan);
 	table_close(pg_trigger, AccessShareLock);
-	return table;
+	return OidIsValid(table) ? get_rel_name(table) : NULL;
 }

@@ -15,6 +15,13 @@
  * transaction is guarded, together with the generation of the guards; so a row
  * costs a comparison, and a savepoint that is rolled back costs a new look.
  *
+ * What makes such a trigger dear is that PostgreSQL reads each row once more that is
+ * updated or deleted, before it looks at the condition.  So where the transaction
+ * is guarded already when a statement begins to run, the trigger is left out of
+ * that statement.  Its condition would be false for every row: a guard goes away
+ * only with the subtransaction that made it, and no statement that writes outlives
+ * the one in which it runs.
+ *
  * Where a column of the row names its lease, or carries its token, there is one
  * such trigger for each of INSERT, UPDATE and DELETE, because a condition may
  * mention the old and the new row only where there is one:
@@ -52,11 +59,14 @@
 #include "access/htup_details.h"
 #include "args.h"
 #include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fence.h"
 #include "fmgr.h"
 #include "guard.h"
 #include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/primnodes.h"
 #include "token.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -406,6 +416,92 @@ lease_refuses(PG_FUNCTION_ARGS)
 {
 	(void) admit_row(fcinfo);
 	PG_RETURN_BOOL(false);
+}
+
+/*
+ * is_settled tells whether the condition of a trigger will be false for every row
+ * of a statement, as the transaction is guarded already: whether it is
+ * lease.refuses() of a constant.
+ */
+static bool
+is_settled(const Trigger *trigger)
+{
+	FuncExpr   *condition;
+	Const	   *lease;
+	FmgrInfo	function;
+
+	if (trigger->tgenabled == TRIGGER_DISABLED ||
+		!TRIGGER_FOR_ROW(trigger->tgtype) ||
+		!TRIGGER_FOR_AFTER(trigger->tgtype) ||
+		!trigger->tgqual)
+		return false;
+
+	condition = (FuncExpr *) stringToNode(trigger->tgqual);
+	if (!IsA(condition, FuncExpr) || condition->args == NIL ||
+		!IsA(linitial(condition->args), Const))
+		return false;
+	lease = linitial_node(Const, condition->args);
+	if (lease->consttype != TEXTOID || lease->constisnull)
+		return false;
+	fmgr_info(condition->funcid, &function);
+	return function.fn_addr == lease_refuses &&
+		guard_exists(TextDatumGetCString(lease->constvalue));
+}
+
+/*
+ * fires_after tells whether a trigger is left that fires after an event of a row.
+ */
+static bool
+fires_after(const TriggerDesc *triggers, int16 event)
+{
+	for (int i = 0; i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (trigger->tgenabled != TRIGGER_DISABLED &&
+			TRIGGER_TYPE_MATCHES(trigger->tgtype, TRIGGER_TYPE_ROW,
+								 TRIGGER_TYPE_AFTER, event))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * fence_settle leaves out of a statement that begins to run the triggers whose
+ * condition will be false for every row.  The statement has its own copy of what
+ * triggers there are.
+ */
+void
+fence_settle(EState *estate)
+{
+	MemoryContext caller_context;
+	ListCell   *cell;
+
+	if (!guard_exists_any())
+		return;
+
+	caller_context = MemoryContextSwitchTo(estate->es_query_cxt);
+	foreach(cell, estate->es_opened_result_relations)
+	{
+		TriggerDesc *triggers = ((ResultRelInfo *) lfirst(cell))->ri_TrigDesc;
+		bool		settled = false;
+
+		for (int i = 0; triggers && i < triggers->numtriggers; i++)
+		{
+			if (is_settled(&triggers->triggers[i]))
+			{
+				triggers->triggers[i].tgenabled = TRIGGER_DISABLED;
+				settled = true;
+			}
+		}
+		if (settled)
+		{
+			triggers->trig_insert_after_row = fires_after(triggers, TRIGGER_TYPE_INSERT);
+			triggers->trig_update_after_row = fires_after(triggers, TRIGGER_TYPE_UPDATE);
+			triggers->trig_delete_after_row = fires_after(triggers, TRIGGER_TYPE_DELETE);
+		}
+	}
+	MemoryContextSwitchTo(caller_context);
 }
 
 /*

@@ -13,6 +13,7 @@
 #include "lease.h"
 
 #include "access/htup.h"
+#include "nodes/execnodes.h"
 #include "utils/rel.h"
 #include "utils/reltrigger.h"
 
@@ -36,6 +37,7 @@ extern void fence_parse_arguments(const Trigger *trigger,
 								  FenceArguments *arguments);
 extern bool fence_read_arguments(HeapTuple tuple, Relation pg_trigger,
 								 FenceArguments *arguments);
+extern void fence_settle(EState *estate);
 extern void fence_check_name(const char *name, size_t length);
 extern bool fence_has_token(const char *lease);
 extern void fence_admit(const char *lease, Oid table, FenceAction action);

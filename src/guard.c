@@ -95,6 +95,15 @@ guard_generation(void)
 }
 
 /*
+ * guard_exists_any tells whether this transaction is guarded at all.
+ */
+bool
+guard_exists_any(void)
+{
+	return guards != NULL;
+}
+
+/*
  * guard_exists tells whether this transaction is guarded by a lease.
  */
 bool

@@ -14,6 +14,7 @@
 
 extern void guard_init(void);
 extern void guard_declare(const char *name, int64 epoch, Oid user);
+extern bool guard_exists_any(void);
 extern bool guard_exists(const char *name);
 extern bool guard_exists_at(const char *name, int64 epoch);
 extern int64 guard_epoch(const char *name);

@@ -42,6 +42,7 @@
  *		fence.c		the trigger that admits a row
  *		stamp.c		the trigger for tokens that rows carry
  *		ddl.c		the same for what DDL does to rows
+ *		statement.c	the statement that is being executed
  *		authority.c	the decisions, as pure functions
  *		store.c		the rows
  *		catalog.c	which relations are ours
@@ -67,7 +68,7 @@
 #include "ddl.h"
 #include "guard.h"
 #include "lease.h"
-#include "stamp.h"
+#include "statement.h"
 #include "utils/guc.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
@@ -112,13 +113,21 @@ PGDLLEXPORT void _PG_init(void);
 /*
  * check_token lets only the start-up of a connection set lease.token: in a
  * configuration file it would be everybody's.
+ *
+ * The context PGC_BACKEND would refuse SET, too, but before this is asked, with
+ * no more than a bare message.  RESET goes back to what the start-up has set, and
+ * asks nobody.
  */
 static bool
-check_token(char **newval, void **extra pg_attribute_unused(), GucSource source)
+check_token(char **newval pg_attribute_unused(),
+			void **extra pg_attribute_unused(), GucSource source)
 {
-	if (source == PGC_S_CLIENT || !*newval || (*newval)[0] == '\0')
+	if (source == PGC_S_CLIENT || source == PGC_S_DEFAULT)
 		return true;
-	GUC_check_errdetail("It can only be set by a client that connects, with the start-up option lease.token.");
+	GUC_check_errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM);
+	GUC_check_errmsg("parameter \"lease.token\" can only be set by a client that connects");
+	GUC_check_errdetail("A value that could be set later would be a token of the next client of a pooled connection.");
+	GUC_check_errhint("Connect with the start-up option, for example PGOPTIONS='-c lease.token=planner=42', or call lease.guard() in each transaction.");
 	return false;
 }
 
@@ -134,7 +143,7 @@ _PG_init(void)
 							   "A list of lease=epoch, separated by commas; can be set at connection start only.",
 							   &lease_token,
 							   "",
-							   PGC_BACKEND,
+							   PGC_USERSET,
 							   0,
 							   check_token, NULL, NULL);
 
@@ -169,6 +178,6 @@ _PG_init(void)
 
 	catalog_init();
 	guard_init();
-	stamp_init();
+	statement_init();
 	ddl_init();
 }

@@ -18,11 +18,10 @@
  * PostgreSQL tells which columns a statement sets.  In a MERGE it says that of
  * the columns that any of its actions sets, also when another one is carried
  * out.  So in a MERGE with an action that does not set the column, a value that
- * stays the same counts as inherited.  Which statement has fired a trigger
- * nobody tells; so we keep track of what is being executed.  The library is
- * loaded on demand, possibly by the trigger itself: that statement is looked up
- * in its portal, and where it is not there, since a function executes it, a value
- * that stays the same is refused.
+ * stays the same counts as inherited.  Which statement has fired a trigger is
+ * known to statement.c.  The library is loaded on demand, possibly by the trigger
+ * itself: that statement is looked up in its portal, and where it is not there,
+ * since a function executes it, a value that stays the same is refused.
  *
  * This module takes no locks but what guard.c takes for it.
  *
@@ -39,15 +38,15 @@
 #include "access/sysattr.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
-#include "executor/executor.h"
 #include "executor/spi.h"
 #include "fence.h"
 #include "guard.h"
 #include "nodes/plannodes.h"
 #include "parser/parsetree.h"
-#include "stamp.h"
+#include "statement.h"
 #include "tcop/pquery.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 
 SQL_CALLABLE(lease_stamp);
@@ -66,12 +65,6 @@ typedef enum Source
 	INHERITED,					/* the old row, or nowhere */
 	UNKNOWN						/* either */
 } Source;
-
-/* The statement that is being executed, the innermost, as far as we know. */
-static const PlannedStmt *executing = NULL;
-
-static ExecutorRun_hook_type next_ExecutorRun = NULL;
-static ExecutorFinish_hook_type next_ExecutorFinish = NULL;
 
 /*
  * merge_may_inherit tells whether a MERGE has an action that updates a table and
@@ -126,81 +119,6 @@ may_inherit(const PlannedStmt *statement, Oid table, int column)
 }
 
 /*
- * track_ExecutorRun notes what is being executed.
- */
-#if PG_VERSION_NUM >= 180000
-static void
-track_ExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count)
-#else
-static void
-track_ExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count,
-				  bool execute_once)
-#endif
-{
-	const PlannedStmt *outer = executing;
-
-	executing = query->plannedstmt;
-	PG_TRY();
-	{
-#if PG_VERSION_NUM >= 180000
-		if (next_ExecutorRun)
-			next_ExecutorRun(query, direction, count);
-		else
-			standard_ExecutorRun(query, direction, count);
-#else
-		if (next_ExecutorRun)
-			next_ExecutorRun(query, direction, count, execute_once);
-		else
-			standard_ExecutorRun(query, direction, count, execute_once);
-#endif
-	}
-	PG_CATCH();
-	{
-		executing = outer;
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	executing = outer;
-}
-
-/*
- * track_ExecutorFinish does the same for what of a WITH is executed at the end.
- */
-static void
-track_ExecutorFinish(QueryDesc *query)
-{
-	const PlannedStmt *outer = executing;
-
-	executing = query->plannedstmt;
-	PG_TRY();
-	{
-		if (next_ExecutorFinish)
-			next_ExecutorFinish(query);
-		else
-			standard_ExecutorFinish(query);
-	}
-	PG_CATCH();
-	{
-		executing = outer;
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	executing = outer;
-}
-
-/*
- * stamp_init installs the hooks.
- */
-void
-stamp_init(void)
-{
-	next_ExecutorRun = ExecutorRun_hook;
-	ExecutorRun_hook = track_ExecutorRun;
-	next_ExecutorFinish = ExecutorFinish_hook;
-	ExecutorFinish_hook = track_ExecutorFinish;
-}
-
-/*
  * raise_unknown raises LS004 for a statement of which we do not know what it is.
  */
 pg_noreturn static void
@@ -223,10 +141,11 @@ raise_unknown(Relation rel, int column)
 static Source
 source_of_same(const FmgrInfo *trigger, Oid table, int column)
 {
+	const PlannedStmt *statement = statement_executing();
 	ListCell   *cell;
 
-	if (executing)
-		return may_inherit(executing, table, column) ? INHERITED : PRESENTED;
+	if (statement)
+		return may_inherit(statement, table, column) ? INHERITED : PRESENTED;
 
 	/* The statement has begun before we were loaded. */
 	if (!ActivePortal)
@@ -235,8 +154,7 @@ source_of_same(const FmgrInfo *trigger, Oid table, int column)
 		return UNKNOWN;
 	foreach(cell, ActivePortal->stmts)
 	{
-		PlannedStmt *statement = lfirst_node(PlannedStmt, cell);
-
+		statement = lfirst_node(PlannedStmt, cell);
 		if (statement->commandType == CMD_UTILITY)
 			return UNKNOWN;		/* EXPLAIN ANALYZE, or EXECUTE */
 		if (may_inherit(statement, table, column))

@@ -150,6 +150,9 @@ foreach my $loaded (0, 1)
 		$connection->query('SAVEPOINT s');
 		my $attempt = $connection->query($set);
 		is($attempt->{sqlstate}, '55P02', "$set is refused") if $loaded;
+		like($attempt->{error}, qr/^HINT:  .*start-up option.*lease\.guard/m,
+			'with a hint')
+		  if $loaded;
 		$connection->query('ROLLBACK TO s') if $attempt->{sqlstate};
 		refused($connection->query($write), 'LS004',
 			'and does not admit a write, the library '
@@ -160,10 +163,45 @@ $node->safe_psql('postgres',
 	"ALTER ROLE configured SET lease.token = 'L=$next'");
 refused(session($node, user => 'configured')->query($write),
 	'LS004', 'nor does a setting of the role');
+$node->safe_psql('postgres',
+	"ALTER ROLE configured RESET lease.token;"
+	  . " ALTER DATABASE postgres SET lease.token = 'L=$next'");
+refused(session($node)->query($write), 'LS004', 'nor one of the database');
+$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET lease.token');
+$s = session($node, sql => 'SELECT count(*) FROM lease.status');
+foreach my $whose ('ROLE configured', 'DATABASE postgres', 'ROLE ALL')
+{
+	refused($s->query("ALTER $whose SET lease.token = 'L=$next'"),
+		'55P02', "ALTER $whose, the library being loaded, is refused");
+}
+
+# Nor can anything take it away.  RESET itself may be refused.
 $s = with_token("L=$next");
 is($s->query("$write; DISCARD ALL")->{error}, '', 'DISCARD ALL');
 is($s->query("$write; RESET ALL; $write")->{error},
 	'', 'and RESET ALL leave the token alone');
+foreach my $loaded (0, 1)
+{
+	foreach my $command (
+		'RESET lease.token',
+		'SET lease.token TO DEFAULT',
+		"SET lease.token = ''",
+		"SET lease.token = 'L=$epoch'",
+		"SELECT set_config('lease.token', 'M=$other', false)",
+		"BEGIN; SET LOCAL lease.token = ''; COMMIT",
+		'DISCARD ALL',
+		'RESET ALL')
+	{
+		$s = with_token("L=$next");
+		$s->do($write) if $loaded;
+		$s->query($command);
+		$s->query('ROLLBACK');
+		is($s->query($write)->{sqlstate},
+			'', "$command leaves it alone, the library "
+			  . ($loaded ? 'being loaded' : 'not being loaded yet'));
+		is($s->do('SHOW lease.token'), "L=$next", 'and it is still shown');
+	}
+}
 
 $node->stop;
 done_testing();
