@@ -171,6 +171,16 @@ driver(
 		rows => 'batch 10, guarded 1, later 1, message 1, prepared 8, queue 1'
 	});
 
+# Debian's packages for Go are sources at a fixed place.
+local $ENV{GO111MODULE} = 'off';
+local $ENV{GOPATH} = '/usr/share/gocode';
+local $ENV{GOCACHE} = PostgreSQL::Test::Utils::tempdir();
+driver(
+	'lib pq',
+	[ 'go', 'run', "$programs/pq.go" ],
+	[ 'go', 'list', 'github.com/lib/pq' ],
+	modes => ['on']);
+
 # JDBC in its ways of sending: prepared by the server with results in binary; as simple
 # queries, where it takes two statements apart so that the second is on its own; and
 # with a savepoint around every statement, where an error spoils nothing else.
