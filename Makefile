@@ -9,7 +9,7 @@
 #   make dist             packs the committed tree for PGXN
 #
 # WERROR=1 turns every warning into an error (gcc, or CC=clang).
-# "make check REGRESS=fence ISOLATION= TAP_TESTS=" runs one test.
+# "make check REGRESS=lifecycle ISOLATION= TAP_TESTS=" runs one test.
 
 EXTENSION = lease
 EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" lease.control)

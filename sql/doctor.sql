@@ -49,7 +49,8 @@ tree(rel, root) AS (
 ), root AS (
 	SELECT f.rel, f.lease, f.ddl, f.epoch_column, f.lease_column, n.epoch_name, n.lease_name,
 		coalesce(m.always, false) AS always,
-		CASE WHEN f.ddl THEN format('BEGIN; SELECT lease.guard(%L, epoch); ', f.lease) ELSE '' END
+		CASE WHEN f.ddl THEN format('BEGIN; SELECT lease.guard(name, epoch) FROM lease.status WHERE name = %L; ', f.lease)
+			ELSE '' END
 			|| CASE WHEN f.epoch_column IS NOT NULL AND n.epoch_name IS NULL
 				THEN format('ALTER TABLE %s ADD COLUMN IF NOT EXISTS %I bigint; ', f.rel, f.epoch_column) ELSE '' END
 			|| CASE WHEN f.lease_column IS NOT NULL AND n.lease_name IS NULL
@@ -109,9 +110,11 @@ tree(rel, root) AS (
 		AND (g.grantee = 0 OR NOT r.rolsuper)
 	UNION ALL
 	SELECT r.oid, false, format('role %I', r.rolname),
-		'owns ' || string_agg(f.rel::text, ', ' ORDER BY f.rel::text COLLATE "C")
-			|| ', so that it may disable the triggers',
-		string_agg(format('ALTER TABLE %s OWNER TO another_role;', f.rel), ' ' ORDER BY f.rel::text COLLATE "C")
+		format('owns %s%s, so that it may disable the triggers',
+			array_to_string((array_agg(f.rel::text ORDER BY f.rel <> f.root, f.rel::text COLLATE "C"))[1:5], ', '),
+			CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) END),
+		CASE WHEN count(*) > 5 THEN 'REASSIGN OWNED BY ' || quote_ident(r.rolname) || ' TO another_role;'
+			ELSE string_agg(format('ALTER TABLE %s OWNER TO another_role;', f.rel), ' ' ORDER BY f.rel::text COLLATE "C") END
 	FROM fenced f JOIN pg_roles r ON r.oid = f.relowner
 	WHERE NOT r.rolsuper
 	GROUP BY r.oid, r.rolname
@@ -197,11 +200,22 @@ tree(rel, root) AS (
 
 	-- Fences that let nobody through
 	UNION ALL
-	SELECT 'warning', format('table %s', f.rel),
-		format('It is protected by lease "%s", which does not exist, so that nobody can write to it.', f.lease),
-		format('SELECT lease.create(%L);', f.lease)
+	SELECT 'warning', format('lease "%s"', f.lease),
+		format('It does not exist, so that nobody can write to what it protects: %s%s. Its settings (role, ttl, grace, min_hold, late_commit) are gone with it.',
+			array_to_string((array_agg(f.rel::text ORDER BY f.rel::text COLLATE "C"))[1:5], ', '),
+			CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) END),
+		format('SELECT lease.create(%L, role => ''another_role'');', f.lease)
 	FROM fenced f
 	WHERE f.rel = f.root AND NOT f.lease_exists
+	GROUP BY f.lease
+
+	UNION ALL
+	SELECT 'warning', format('table %s', f.rel),
+		format('Column "%s" has a default, which is taken for the token of every row that is inserted without one.', a.attname),
+		format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', f.rel, a.attname)
+	FROM fenced f
+		JOIN pg_attribute a ON a.attrelid = f.rel AND a.attname = f.epoch_name
+	WHERE a.atthasdef AND a.attgenerated = ''
 
 	UNION ALL
 	SELECT DISTINCT 'warning', format('lease "%s"', f.lease),
@@ -271,4 +285,4 @@ FROM finding f
 ORDER BY array_position('{error,warning,notice}', f.severity), f.object COLLATE "C", f.meaning COLLATE "C";
 $$;
 COMMENT ON FUNCTION lease.doctor() IS
-'conditions under which fences do not hold, one row each: how serious, which object, what it means, and the statements that mend it, in which "epoch" stands for that of a grant, as lease.acquire() returns it, and "another_role" for a role to be chosen, null if no statement does; no row: nothing was found';
+'conditions under which fences do not hold, one row each: how serious, which object, what it means, and the statements that mend it, in which another_role stands for a role to be chosen, null if no statement does; those that guard by a lease work while somebody holds it; no row: nothing was found';

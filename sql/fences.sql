@@ -104,7 +104,7 @@ COMMENT ON COLUMN lease.fence.rel IS 'the table';
 COMMENT ON COLUMN lease.fence.lease IS 'the lease that protects it; with a lease_column, the one that protects it as a whole, against TRUNCATE and DDL';
 COMMENT ON COLUMN lease.fence.lease_column IS 'the column that names the lease of each row, null if all belong to that one';
 COMMENT ON COLUMN lease.fence.epoch_column IS 'the column in which each row carries the epoch under which it was written, null if they carry none';
-COMMENT ON COLUMN lease.fence.ddl IS 'whether the table is also protected against DROP, DETACH and ATTACH, loss of a column and loss of its fence';
+COMMENT ON COLUMN lease.fence.ddl IS 'whether the table is also protected against DROP, DETACH, ATTACH, INHERIT, loss of a column, a new computation of one, and loss of its fence';
 COMMENT ON COLUMN lease.fence.row_trigger IS 'when the fence of INSERT, UPDATE and DELETE fires: origin (but not for replication), always, replica (only for replication), disabled, missing';
 COMMENT ON COLUMN lease.fence.truncate_trigger IS 'the same for TRUNCATE';
 COMMENT ON COLUMN lease.fence.inherited IS 'whether the row trigger comes from the partitioned table that it is a partition of';
@@ -313,6 +313,13 @@ BEGIN
 					protect.epoch_column, protect.rel),
 				HINT = 'The epoch of a guard is written into it, so it has to be an ordinary column.';
 		END IF;
+		IF attribute.atthasdef THEN
+			RAISE invalid_object_definition USING
+				MESSAGE = format('column "%s" of table %s has a default',
+					protect.epoch_column, protect.rel),
+				DETAIL = 'It would be taken for the token of every row that is inserted without one.',
+				HINT = format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', protect.rel, protect.epoch_column);
+		END IF;
 	END IF;
 	IF protect.lease_column IS NOT NULL THEN
 		SELECT * INTO attribute FROM pg_attribute a
@@ -344,7 +351,7 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.protect(regclass, text, name, name, boolean, boolean) IS
-'builds a fence around a table, its partitions and its children, also later ones: only a transaction that is guarded by the lease may write to it; epoch_column: a column of type bigint in which rows carry their token; lease_column: a column of type text that names the lease of each row, and lease then protects the table as a whole; ddl: also against DROP, DETACH and ATTACH, loss of a column and loss of the fence; always: also what replication applies; to be called by the owner of the table';
+'builds a fence around a table, its partitions and its children, also later ones: only a transaction that is guarded by the lease may write to it; epoch_column: a column of type bigint in which rows carry their token; lease_column: a column of type text that names the lease of each row, and lease then protects the table as a whole; ddl: also against DROP, DETACH, ATTACH, INHERIT, loss of a column, a new computation of one, and loss of the fence; always: also what replication applies; to be called by the owner of the table';
 
 CREATE FUNCTION lease.unprotect(
 	rel regclass)
@@ -404,7 +411,7 @@ COMMENT ON FUNCTION lease.watch_ddl() IS
 
 CREATE EVENT TRIGGER lease_watch_ddl ON ddl_command_start
 	EXECUTE FUNCTION lease.watch_ddl();
-COMMENT ON EVENT TRIGGER lease_watch_ddl IS 'refuses DROP, DETACH and ATTACH of protected tables, and loss of a fence, in transactions that are not guarded';
+COMMENT ON EVENT TRIGGER lease_watch_ddl IS 'refuses DROP, DETACH, ATTACH and INHERIT of protected tables, loss of a column and loss of a fence, in transactions that are not guarded';
 
 CREATE EVENT TRIGGER lease_watch_rewrites ON table_rewrite
 	EXECUTE FUNCTION lease.watch_ddl();

@@ -100,6 +100,7 @@ typedef struct Admission
 	const char *lease;
 	const char *schema;			/* of the table, or NULL */
 	const char *table;			/* NULL if it is not known */
+	const char *column;			/* in which a row carries the token, or NULL */
 	FenceAction action;
 } Admission;
 
@@ -174,20 +175,6 @@ fence_read_arguments(HeapTuple tuple, Relation pg_trigger,
 }
 
 /*
- * fence_check_name raises an error unless a string, which need not end with a
- * zero byte, can be the name of a lease.
- */
-void
-fence_check_name(const char *name, size_t length)
-{
-	if (!token_name_is_valid(name, length))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_NAME),
-				 errmsg("invalid name of a lease in a fence: \"%s\"",
-						pnstrdup(name, Min(length, LEASE_NAME_MAX)))));
-}
-
-/*
  * begin_admission collects what errors will say about an admission.
  *
  * It does so beforehand, because an error context must not look into the
@@ -199,6 +186,7 @@ begin_admission(Admission *admission, const char *lease, Oid table,
 {
 	admission->lease = lease;
 	admission->action = action;
+	admission->column = NULL;
 	admission->schema = NULL;
 	admission->table = get_rel_name(table);
 	if (admission->table)
@@ -230,11 +218,14 @@ admission_context(void *arg)
 	if (!admission->table)
 		return;
 	name_table(admission);
-	if (admission->action == FENCE_DDL)
-		errcontext("change of table \"%s\", which is protected by lease \"%s\"",
+	if (admission->column)
+		errcontext("write to table \"%s\", which is protected by lease \"%s\", with the token that the row carries in column \"%s\"",
+				   admission->table, admission->lease, admission->column);
+	else if (admission->action == FENCE_DDL)
+		errcontext("change of table \"%s\", which is protected by lease \"%s\", with the token of the start-up option lease.token",
 				   admission->table, admission->lease);
 	else
-		errcontext("write to table \"%s\", which is protected by lease \"%s\"",
+		errcontext("write to table \"%s\", which is protected by lease \"%s\", with the token of the start-up option lease.token",
 				   admission->table, admission->lease);
 }
 
@@ -261,14 +252,14 @@ raise_no_token(const Admission *admission)
 	const char *standing = guard_describe_lease(lease, &exists);
 	const char *hint = exists ?
 	"Call lease.guard('%s', epoch) first in the same transaction, with the epoch that lease.acquire() returned; or connect with the start-up option lease.token='%s=epoch'." :
-	"Create it with lease.create('%s') and acquire it; then call lease.guard('%s', epoch) first in the same transaction.";
+	"Check the name of the lease. If it was dropped, create it again with lease.create('%s', role => ...), with the role of its holders, acquire it, and call lease.guard('%s', epoch) first in the same transaction.";
 
 	if (admission->action == FENCE_DDL)
 		ereport(ERROR,
 				(errcode(ERRCODE_LEASE_NO_TOKEN),
 				 errmsg("change of table \"%s\" carries no token for lease \"%s\"",
 						admission->table ? admission->table : "?", lease),
-				 errdetail("The table is protected: only a transaction that is guarded by the lease may drop, detach or attach it, take a column away, or drop its fence. %s",
+				 errdetail("The table is protected: only a transaction that is guarded by the lease may drop, detach, attach or inherit it, take a column away or compute one anew, or change its fence. %s",
 						   standing),
 				 errhint(hint, lease, lease),
 				 name_table(admission)));
@@ -342,10 +333,11 @@ fence_has_token(const char *lease)
 }
 
 /*
- * fence_present admits a write whose row carries the token, or raises an error.
+ * fence_present admits a write whose row carries the token in a column, or raises
+ * an error.
  */
 void
-fence_present(const char *lease, Oid table, int64 epoch)
+fence_present(const char *lease, Oid table, const char *column, int64 epoch)
 {
 	Admission	admission;
 	ErrorContextCallback context;
@@ -353,10 +345,38 @@ fence_present(const char *lease, Oid table, int64 epoch)
 	if (guard_exists_at(lease, epoch))
 		return;
 	begin_admission(&admission, lease, table, FENCE_WRITE);
+	admission.column = column;
 	push_context(&context, &admission);
 	arg_check_epoch(epoch);
+	if (epoch < guard_epoch(lease))
+		ereport(ERROR,
+				(errcode(ERRCODE_LEASE_SUPERSEDED),
+				 errmsg("row presents epoch %lld of lease \"%s\", and the transaction acts under epoch %lld",
+						(long long) epoch, lease,
+						(long long) guard_epoch(lease)),
+				 errhint("Set the column to the epoch under which the transaction acts, or leave it out. Do not write back what was read from the row.")));
 	guard_declare(lease, epoch, GetUserId());
 	error_context_stack = context.previous;
+}
+
+/*
+ * fence_raise_not_a_lease raises an error for a row that does not name its lease.
+ */
+pg_noreturn void
+fence_raise_not_a_lease(Oid table, const char *name)
+{
+	Admission	admission;
+
+	begin_admission(&admission, "", table, FENCE_WRITE);
+	ereport(ERROR,
+			(errcode(name ? ERRCODE_INVALID_NAME : ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 name ?
+			 errmsg("row of table \"%s\" names no lease: \"%s\"",
+					admission.table ? admission.table : "?", name) :
+			 errmsg("row of table \"%s\" names no lease: null",
+					admission.table ? admission.table : "?"),
+			 errhint("Each row has to name the lease to which it belongs, in the column that lease.fence tells."),
+			 name_table(&admission)));
 }
 
 /*
@@ -373,10 +393,7 @@ admit_row(FunctionCallInfo fcinfo)
 	size_t		length;
 
 	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lease of a protected row must not be null"),
-				 errhint("The row has to name the lease under which it is to be.")));
+		fence_raise_not_a_lease(PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1), NULL);
 
 	lease = PG_GETARG_TEXT_PP(0);
 	name = VARDATA_ANY(lease);
@@ -385,7 +402,9 @@ admit_row(FunctionCallInfo fcinfo)
 		memory->length == length && memcmp(memory->name, name, length) == 0)
 		return memory;
 
-	fence_check_name(name, length);
+	if (!token_name_is_valid(name, length))
+		fence_raise_not_a_lease(PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
+								pnstrdup(name, Min(length, LEASE_NAME_MAX)));
 	if (!memory)
 	{
 		memory = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,

@@ -38,9 +38,10 @@ extern void fence_parse_arguments(const Trigger *trigger,
 extern bool fence_read_arguments(HeapTuple tuple, Relation pg_trigger,
 								 FenceArguments *arguments);
 extern void fence_settle(EState *estate);
-extern void fence_check_name(const char *name, size_t length);
 extern bool fence_has_token(const char *lease);
 extern void fence_admit(const char *lease, Oid table, FenceAction action);
-extern void fence_present(const char *lease, Oid table, int64 epoch);
+extern void fence_present(const char *lease, Oid table, const char *column,
+						  int64 epoch);
+pg_noreturn extern void fence_raise_not_a_lease(Oid table, const char *name);
 
 #endif							/* LEASE_FENCE_H */

@@ -259,12 +259,16 @@ guard_describe_lease(const char *name, bool *exists)
 }
 
 /*
- * raise_refusal raises the error for a guard whose grant does not stand.
+ * raise_refusal raises the error for a guard whose grant does not stand, or for an
+ * epoch that was presented to make one.
  */
 pg_noreturn static void
 raise_refusal(Standing standing, const LeaseRow *row, int64 epoch,
-			  const Clock *clock)
+			  bool presented, const Clock *clock)
 {
+	const char *claim = presented ?
+	psprintf("Epoch %lld was presented.", (long long) epoch) :
+	psprintf("This transaction acts under epoch %lld.", (long long) epoch);
 	const char *hint = "Stop all work that was begun under this epoch; its writes are refused. To lead again, call lease.acquire(), which gives a new epoch.";
 	long long	expected = (long long) epoch;
 
@@ -277,8 +281,7 @@ raise_refusal(Standing standing, const LeaseRow *row, int64 epoch,
 					(errcode(ERRCODE_LEASE_SUPERSEDED),
 					 errmsg("epoch %lld of lease \"%s\" has been superseded",
 							expected, row->name),
-					 errdetail("This transaction acts under epoch %lld. %s",
-							   expected, describe_grant(row)),
+					 errdetail("%s %s", claim, describe_grant(row)),
 					 errhint("%s", hint)));
 			break;
 		case STANDING_EXPIRED:
@@ -301,8 +304,7 @@ raise_refusal(Standing standing, const LeaseRow *row, int64 epoch,
 					(errcode(ERRCODE_LEASE_NOT_HELD),
 					 errmsg("epoch %lld of lease \"%s\" is not held any more",
 							expected, row->name),
-					 errdetail("This transaction acts under epoch %lld. %s",
-							   expected, describe_grant(row)),
+					 errdetail("%s %s", claim, describe_grant(row)),
 					 errhint("%s", hint)));
 			break;
 		case STANDING_UNKNOWN:
@@ -310,8 +312,7 @@ raise_refusal(Standing standing, const LeaseRow *row, int64 epoch,
 					(errcode(ERRCODE_LEASE_NOT_HELD),
 					 errmsg("epoch %lld of lease \"%s\" was never granted",
 							expected, row->name),
-					 errdetail("This transaction acts under epoch %lld. %s",
-							   expected, describe_grant(row)),
+					 errdetail("%s %s", claim, describe_grant(row)),
 					 errhint("Use the epoch that lease.acquire() returned.")));
 			break;
 	}
@@ -352,7 +353,8 @@ decide_commit(const Guard *guard, bool admit_late)
 	standing = authority_commit(&reading.authority, guard->epoch, released,
 								&reading.at);
 	if (standing != STANDING_LIVE)
-		raise_refusal(standing, &reading.row, guard->epoch, &reading.clock);
+		raise_refusal(standing, &reading.row, guard->epoch, false,
+					  &reading.clock);
 	return reading.at.now >= reading.authority.deadline ||
 		reading.at.tx >= reading.authority.deadline;
 }
@@ -471,7 +473,7 @@ guard_declare(const char *name, int64 epoch, Oid user)
 	role_check_member(user, reading.row.role, name);
 	standing = authority_standing(&reading.authority, epoch, &reading.at);
 	if (standing != STANDING_LIVE)
-		raise_refusal(standing, &reading.row, epoch, &reading.clock);
+		raise_refusal(standing, &reading.row, epoch, true, &reading.clock);
 
 	/*
 	 * A snapshot that is older than the grant does not show what the

@@ -45,6 +45,7 @@
 #include "parser/parsetree.h"
 #include "statement.h"
 #include "tcop/pquery.h"
+#include "token.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -244,12 +245,8 @@ row_lease(Relation rel, HeapTuple tuple, const FenceArguments *arguments,
 	if (columns->lease == 0)
 		return arguments->lease;
 	lease = SPI_getvalue(tuple, RelationGetDescr(rel), columns->lease);
-	if (!lease)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lease of a protected row must not be null"),
-				 errtablecol(rel, columns->lease)));
-	fence_check_name(lease, strlen(lease));
+	if (!lease || !token_name_is_valid(lease, strlen(lease)))
+		fence_raise_not_a_lease(RelationGetRelid(rel), lease);
 	return lease;
 }
 
@@ -297,7 +294,8 @@ lease_stamp(PG_FUNCTION_ARGS)
 	if (source == UNKNOWN && !fence_has_token(lease))
 		raise_unknown(rel, columns->epoch);
 	if (source == PRESENTED)
-		fence_present(lease, RelationGetRelid(rel), DatumGetInt64(value));
+		fence_present(lease, RelationGetRelid(rel), arguments.epoch_column,
+					  DatumGetInt64(value));
 	else
 	{
 		int64		epoch;
