@@ -30,6 +30,7 @@ OBJS = \
 	src/grant.o \
 	src/guard.o \
 	src/fence.o \
+	src/protection.o \
 	src/stamp.o \
 	src/ddl.o \
 	src/statement.o \

@@ -13,6 +13,7 @@ CREATE FUNCTION lease.doctor(
 RETURNS SETOF record
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp
+SET jit = off
 AS $$
 WITH RECURSIVE
 -- The fence that a table belongs to: that of the topmost table.

@@ -61,43 +61,38 @@ COMMENT ON FUNCTION lease.stamp() IS
 -- What is fenced
 --
 
--- Of a trigger's arguments the catalog has the bytes, with a zero byte after each.  A
--- row trigger whose condition asks nobody is no fence.  Beside the triggers that
--- protect() makes there may be others; then its own count.
+CREATE FUNCTION lease.read_trigger(
+	tgargs bytea,
+	tgnargs smallint,
+	tgqual pg_node_tree,
+	OUT lease text,
+	OUT ddl boolean,
+	OUT epoch_column name,
+	OUT lease_column name)
+RETURNS record
+AS 'MODULE_PATHNAME', 'lease_read_trigger'
+LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.read_trigger(bytea, smallint, pg_node_tree) IS
+'what the arguments of a trigger say that calls lease.fence(), from its row of pg_trigger; null if it asks for no guard';
+
 CREATE VIEW lease.fence AS
-	WITH trigger AS (
-		SELECT t.tgrelid, t.tgparentid, t.tgtype::int4 AS type,
-			pg_catalog.strpos('DROA', t.tgenabled::pg_catalog.text) AS fires,
-			t.tgname NOT IN ('lease_fence', 'lease_fence_insert') AS other,
-			ARRAY(SELECT pg_catalog.convert_from(pg_catalog.decode(pg_catalog.replace(b.bytes, ' ', ''), 'hex'),
-					pg_catalog.getdatabaseencoding())
-				FROM pg_catalog.unnest(pg_catalog.string_to_array(pg_catalog.regexp_replace(
-					pg_catalog.encode(t.tgargs, 'hex'), '(..)', '\1 ', 'g'), '00 '))
-					WITH ORDINALITY AS b(bytes, n)
-				ORDER BY b.n) AS argument
-		FROM pg_catalog.pg_trigger t
-			JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
-		WHERE t.tgfoid = 'lease.fence()'::pg_catalog.regprocedure
-			AND c.relpersistence <> 't'
-			AND (t.tgqual IS NULL OR EXISTS (
-				SELECT FROM pg_catalog.unnest(ARRAY['lease.refuses(text, regclass)',
-					'lease.refuses_stamp(text, regclass, bigint)',
-					'lease.refuses_older(text, regclass, bigint)']::pg_catalog.regprocedure[]) AS f
-				WHERE pg_catalog.strpos(t.tgqual::pg_catalog.text,
-					pg_catalog.format(':funcid %s ', f::pg_catalog.oid)) > 0))
-	)
 	SELECT t.tgrelid::pg_catalog.regclass AS rel,
-		(pg_catalog.array_agg(t.argument[1] ORDER BY t.other))[1] AS lease,
-		(pg_catalog.array_agg(nullif(t.argument[4], '') ORDER BY t.other))[1] AS lease_column,
-		(pg_catalog.array_agg(nullif(t.argument[3], '') ORDER BY t.other))[1] AS epoch_column,
-		coalesce(pg_catalog.bool_or(t.argument[2] = 'ddl'), false) AS ddl,
-		CASE WHEN pg_catalog.bit_or(t.type & 28) FILTER (WHERE t.type & 1 <> 0) = 28
-			THEN (ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(t.fires) FILTER (WHERE t.type & 1 <> 0)]
+		(pg_catalog.array_agg(a.lease ORDER BY t.tgname))[1] AS lease,
+		(pg_catalog.array_agg(a.lease_column ORDER BY t.tgname))[1] AS lease_column,
+		(pg_catalog.array_agg(a.epoch_column ORDER BY t.tgname))[1] AS epoch_column,
+		pg_catalog.bool_or(a.ddl) AS ddl,
+		CASE WHEN pg_catalog.bit_or(t.tgtype::int4 & 28) FILTER (WHERE t.tgtype::int4 & 1 <> 0) = 28
+			THEN (ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(e.fires) FILTER (WHERE t.tgtype::int4 & 1 <> 0)]
 			ELSE 'missing' END AS row_trigger,
-		coalesce((ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(t.fires) FILTER (WHERE t.type & 1 = 0)],
+		coalesce((ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(e.fires) FILTER (WHERE t.tgtype::int4 & 1 = 0)],
 			'missing') AS truncate_trigger,
 		pg_catalog.bool_or(t.tgparentid <> 0) AS inherited
-	FROM trigger t
+	FROM pg_catalog.pg_trigger t
+		JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+		CROSS JOIN LATERAL lease.read_trigger(t.tgargs, t.tgnargs, t.tgqual) AS a
+		CROSS JOIN LATERAL (SELECT pg_catalog.strpos('DROA', t.tgenabled::pg_catalog.text)) AS e(fires)
+	WHERE t.tgfoid = 'lease.fence()'::pg_catalog.regprocedure
+		AND c.relpersistence <> 't' AND a.lease IS NOT NULL
 	GROUP BY t.tgrelid;
 COMMENT ON VIEW lease.fence IS 'every fenced table, as the catalog has it';
 COMMENT ON COLUMN lease.fence.rel IS 'the table';
@@ -110,13 +105,12 @@ COMMENT ON COLUMN lease.fence.truncate_trigger IS 'the same for TRUNCATE';
 COMMENT ON COLUMN lease.fence.inherited IS 'whether the row trigger comes from the partitioned table that it is a partition of';
 
 CREATE FUNCTION lease.own_triggers(
-	rel regclass,
-	lease text)
+	rel regclass)
 RETURNS SETOF name
 AS 'MODULE_PATHNAME', 'lease_own_triggers'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION lease.own_triggers(regclass, text) IS
-'the triggers of a table that belong to its fence by a lease, but for those that come from a partitioned table';
+COMMENT ON FUNCTION lease.own_triggers(regclass) IS
+'the triggers of a table''s fence, but for those that come from a partitioned table';
 
 CREATE FUNCTION lease.descendants(
 	rel regclass)
@@ -131,6 +125,7 @@ COMMENT ON FUNCTION lease.descendants(regclass) IS
 --
 
 -- PostgreSQL accepts a condition that mentions OLD or NEW only where there is one.
+-- The name of the table in it is for errors; a partition gets that of its parent.
 CREATE FUNCTION lease.build_fence(
 	rel regclass,
 	lease text,
@@ -238,6 +233,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	class pg_class;
+	wanted record;
 	attribute pg_attribute;
 	node record;
 	standing text;
@@ -292,57 +288,37 @@ BEGIN
 	END LOOP;
 
 	-- After descendants() has locked the table.
-	IF protect.epoch_column IS NOT NULL THEN
+	FOR wanted IN SELECT * FROM (VALUES
+		(protect.epoch_column, '{bigint}'::regtype[], 'bigint'),
+		(protect.lease_column, '{text,varchar}'::regtype[], 'text')) AS w(name, types, type)
+	LOOP
+		CONTINUE WHEN wanted.name IS NULL;
 		SELECT * INTO attribute FROM pg_attribute a
-			WHERE a.attrelid = protect.rel AND a.attname = protect.epoch_column
+			WHERE a.attrelid = protect.rel AND a.attname = wanted.name
 				AND a.attnum > 0 AND NOT a.attisdropped;
 		IF NOT FOUND THEN
 			RAISE undefined_column USING
-				MESSAGE = format('column "%s" of table %s does not exist',
-					protect.epoch_column, protect.rel);
+				MESSAGE = format('column "%s" of table %s does not exist', wanted.name, protect.rel);
 		END IF;
-		IF attribute.atttypid <> 'bigint'::regtype THEN
+		IF attribute.atttypid <> ALL (wanted.types) THEN
 			RAISE datatype_mismatch USING
-				MESSAGE = format('column "%s" of table %s is of type %s, not bigint',
-					protect.epoch_column, protect.rel, format_type(attribute.atttypid, NULL)),
-				HINT = 'Epochs are of type bigint.';
-		END IF;
-		IF attribute.attgenerated <> '' OR attribute.attidentity <> '' THEN
-			RAISE invalid_object_definition USING
-				MESSAGE = format('column "%s" of table %s is generated',
-					protect.epoch_column, protect.rel),
-				HINT = 'The epoch of a guard is written into it, so it has to be an ordinary column.';
-		END IF;
-		IF attribute.atthasdef THEN
-			RAISE invalid_object_definition USING
-				MESSAGE = format('column "%s" of table %s has a default',
-					protect.epoch_column, protect.rel),
-				DETAIL = 'It would be taken for the token of every row that is inserted without one.',
-				HINT = format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT;', protect.rel, protect.epoch_column);
-		END IF;
-	END IF;
-	IF protect.lease_column IS NOT NULL THEN
-		SELECT * INTO attribute FROM pg_attribute a
-			WHERE a.attrelid = protect.rel AND a.attname = protect.lease_column
-				AND a.attnum > 0 AND NOT a.attisdropped;
-		IF NOT FOUND THEN
-			RAISE undefined_column USING
-				MESSAGE = format('column "%s" of table %s does not exist',
-					protect.lease_column, protect.rel);
-		END IF;
-		IF attribute.atttypid NOT IN ('text'::regtype, 'varchar'::regtype) THEN
-			RAISE datatype_mismatch USING
-				MESSAGE = format('column "%s" of table %s is of type %s, not text',
-					protect.lease_column, protect.rel, format_type(attribute.atttypid, NULL)),
-				HINT = 'Names of leases are of type text.';
+				MESSAGE = format('column "%s" of table %s is of type %s, not %s',
+					wanted.name, protect.rel, format_type(attribute.atttypid, NULL), wanted.type);
 		END IF;
 		IF attribute.attgenerated <> '' AND protect.epoch_column IS NOT NULL THEN
 			RAISE invalid_object_definition USING
-				MESSAGE = format('column "%s" of table %s is generated',
-					protect.lease_column, protect.rel),
+				MESSAGE = format('column "%s" of table %s is generated', wanted.name, protect.rel),
 				DETAIL = 'It is computed after the row has got its epoch.';
 		END IF;
-	END IF;
+		CONTINUE WHEN wanted.name <> protect.epoch_column OR protect.epoch_column IS NULL;
+		IF attribute.attidentity <> '' OR attribute.atthasdef THEN
+			RAISE invalid_object_definition USING
+				MESSAGE = format('column "%s" of table %s has a default', wanted.name, protect.rel),
+				DETAIL = 'It would be taken for the token of every row that is inserted without one.',
+				HINT = format('ALTER TABLE %s ALTER COLUMN %I DROP %s;', protect.rel, wanted.name,
+					CASE WHEN attribute.attidentity <> '' THEN 'IDENTITY' ELSE 'DEFAULT' END);
+		END IF;
+	END LOOP;
 
 	FOR node IN SELECT * FROM lease.descendants(protect.rel) LOOP
 		PERFORM lease.build_fence(node.descendant, protect.lease, protect.epoch_column,
@@ -363,6 +339,7 @@ DECLARE
 	fence record;
 	node record;
 	trigger name;
+	removed boolean := false;
 BEGIN
 	IF unprotect.rel IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = 'table must not be null';
@@ -386,10 +363,15 @@ BEGIN
 
 	FOR node IN SELECT * FROM lease.descendants(unprotect.rel) LOOP
 		-- Row triggers of partitions go with that of the table.
-		FOR trigger IN SELECT t FROM lease.own_triggers(node.descendant, fence.lease) t LOOP
+		FOR trigger IN SELECT t FROM lease.own_triggers(node.descendant) t LOOP
 			EXECUTE format('DROP TRIGGER %I ON %s', trigger, node.descendant);
+			removed := true;
 		END LOOP;
 	END LOOP;
+	IF NOT removed THEN
+		RAISE serialization_failure USING
+			MESSAGE = format('the fence of table %s has just been removed by another transaction', unprotect.rel);
+	END IF;
 END;
 $$;
 COMMENT ON FUNCTION lease.unprotect(regclass) IS
@@ -459,7 +441,7 @@ BEGIN
 				PERFORM lease.build_fence(node, due.lease, due.epoch_column,
 					due.lease_column, due.ddl, due.always, due.action = 'truncate');
 			ELSIF due.action = 'remove' AND child.detached THEN
-				FOR trigger IN SELECT t FROM lease.own_triggers(node, due.lease) t LOOP
+				FOR trigger IN SELECT t FROM lease.own_triggers(node) t LOOP
 					EXECUTE format('DROP TRIGGER %I ON %s', trigger, node);
 				END LOOP;
 			END IF;

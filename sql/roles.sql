@@ -28,7 +28,8 @@ BEGIN
 	EXECUTE format('GRANT SELECT ON lease.status, lease.fence TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
-		' lease.holds, lease.remaining, lease.guard, lease.read_status TO %s',
+		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
+		' lease.read_trigger TO %s',
 		allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
@@ -64,7 +65,7 @@ BEGIN
 	EXECUTE format('REVOKE EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
-		' lease.protect, lease.unprotect, lease.descendants, lease.own_triggers,'
+		' lease.read_trigger, lease.protect, lease.unprotect, lease.descendants, lease.own_triggers,'
 		' lease.build_fence, lease.doctor FROM %s',
 		disallow.role);
 	EXECUTE format('REVOKE SELECT ON lease.status, lease.fence FROM %s', disallow.role);
@@ -94,4 +95,5 @@ GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin TO @extowner@;
 
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
 GRANT SELECT ON lease.status, lease.fence TO pg_monitor;
-GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(),
+	lease.read_trigger(bytea, smallint, pg_node_tree) TO pg_monitor;

@@ -21,10 +21,8 @@
 #include "access/transam.h"
 #include "args.h"
 #include "authority.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "change.h"
-#include "ddl.h"
 #include "epoch.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -32,6 +30,7 @@
 #include "guard.h"
 #include "lock.h"
 #include "miscadmin.h"
+#include "protection.h"
 #include "role.h"
 #include "storage/lmgr.h"
 #include "store.h"
@@ -196,7 +195,7 @@ check_droppable(const Reading *reading)
 						   timestamptz_to_str(row->deadline.wall)),
 				 errhint("Let the holder release it, take it back with lease.revoke(), or drop it with force => true.")));
 
-	table = ddl_find_fenced_table(row->name);
+	table = protection_find_table(row->name);
 	if (table)
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
@@ -246,6 +245,20 @@ lease_raise_floor(PG_FUNCTION_ARGS)
 }
 
 /*
+ * check_table raises an error unless a table exists and is the current user's.
+ */
+static void
+check_table(Oid table)
+{
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", table)));
+	if (!relation_ownercheck(table, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table));
+}
+
+/*
  * lease_descendants: lease.descendants(rel)
  *
  * All tables below a table, and itself, locked against writes; for the owner.  In C because a
@@ -263,15 +276,11 @@ lease_descendants(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		arg_raise_null("table");
 	table = PG_GETARG_OID(0);
-	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", table)));
-	if (!relation_ownercheck(table, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(table));
+	check_table(table);
 
 	InitMaterializedSRF(fcinfo, 0);
 	LockRelationOid(table, ShareRowExclusiveLock);
+	check_table(table);			/* it may have been dropped meanwhile */
 	tables = find_all_inheritors(table, ShareRowExclusiveLock, NULL);
 	foreach(cell, tables)
 	{
@@ -283,7 +292,7 @@ lease_descendants(PG_FUNCTION_ARGS)
 		 * A temporary child, possibly of another session, is nobody's
 		 * business.
 		 */
-		if (get_rel_persistence(descendant) == RELPERSISTENCE_TEMP)
+		if (protection_is_temporary(descendant))
 			continue;
 		values[0] = ObjectIdGetDatum(descendant);
 		values[1] = BoolGetDatum(descendant != table &&

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * catalog.c
- *	  The relations of the extension.
+ *	  The relations and functions of the extension.
  *
  * They are looked up by name, once in a session, and are only ours if they are
  * members of the extension.  The cache is kept true by invalidations, which are
@@ -24,8 +24,11 @@
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "storage/lmgr.h"
+#include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -38,6 +41,10 @@
  */
 static Catalog catalog;
 static bool catalog_known = false;
+
+/* The functions that fences call, in the same way. */
+static CatalogFunctions fence_functions;
+static bool functions_known = false;
 
 /* Counts what may have made a look-up under way worthless. */
 static uint64 invalidations = 0;
@@ -68,6 +75,19 @@ forget_schema(Datum arg pg_attribute_unused(),
 			  uint32 hashvalue pg_attribute_unused())
 {
 	catalog_known = false;
+	functions_known = false;
+	invalidations++;
+}
+
+/*
+ * forget_function is called when any function was created, changed or dropped.
+ */
+static void
+forget_function(Datum arg pg_attribute_unused(),
+				int cacheid pg_attribute_unused(),
+				uint32 hashvalue pg_attribute_unused())
+{
+	functions_known = false;
 	invalidations++;
 }
 
@@ -79,6 +99,7 @@ catalog_init(void)
 {
 	CacheRegisterRelcacheCallback(forget_relation, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, forget_schema, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, forget_function, (Datum) 0);
 }
 
 /*
@@ -96,18 +117,6 @@ find_member(Oid extension, const char *name, Oid schema)
 		getExtensionOfObject(RelationRelationId, relid) != extension)
 		return InvalidOid;
 	return relid;
-}
-
-/*
- * catalog_is_member tells whether an object belongs to the extension.
- */
-bool
-catalog_is_member(Oid class, Oid object)
-{
-	Oid			extension = get_extension_oid("lease", true);
-
-	return OidIsValid(extension) &&
-		getExtensionOfObject(class, object) == extension;
 }
 
 /*
@@ -192,4 +201,64 @@ catalog_unlock_lease(LOCKMODE mode)
 
 	catalog_get(&relations);
 	UnlockRelationOid(relations.lease, mode);
+}
+
+/*
+ * find_function looks up a function of the extension by name and argument types.
+ */
+static Oid
+find_function(Oid extension, Oid schema, const char *name, const Oid *types,
+			  int count)
+{
+	Oid			function;
+
+	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+							   CStringGetDatum(name),
+							   PointerGetDatum(buildoidvector(types, count)),
+							   ObjectIdGetDatum(schema));
+	if (OidIsValid(function) &&
+		getExtensionOfObject(ProcedureRelationId, function) != extension)
+		return InvalidOid;
+	return function;
+}
+
+/*
+ * catalog_get_functions looks up the functions that fences call and tells whether
+ * they are there.
+ */
+bool
+catalog_get_functions(CatalogFunctions *functions)
+{
+	static const Oid refuses[] = {TEXTOID, REGCLASSOID, INT8OID};
+	uint64		before = invalidations;
+	Oid			extension;
+	Oid			schema;
+
+	if (functions_known)
+	{
+		*functions = fence_functions;
+		return true;
+	}
+	extension = get_extension_oid("lease", true);
+	schema = get_namespace_oid(LEASE_SCHEMA, true);
+	if (!OidIsValid(extension) || !OidIsValid(schema))
+		return false;
+
+	functions->fence = find_function(extension, schema, "fence", NULL, 0);
+	functions->stamp = find_function(extension, schema, "stamp", NULL, 0);
+	functions->refuses =
+		find_function(extension, schema, "refuses", refuses, 2);
+	functions->refuses_stamp =
+		find_function(extension, schema, "refuses_stamp", refuses, 3);
+	functions->refuses_older =
+		find_function(extension, schema, "refuses_older", refuses, 3);
+	if (!OidIsValid(functions->fence))
+		return false;
+
+	if (invalidations == before)
+	{
+		fence_functions = *functions;
+		functions_known = true;
+	}
+	return true;
 }

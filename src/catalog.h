@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * catalog.h
- *	  The relations of the extension.
+ *	  The relations and functions of the extension.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -22,8 +22,18 @@ typedef struct Catalog
 	Oid			origin;
 } Catalog;
 
+/* OIDs of the functions that fences call */
+typedef struct CatalogFunctions
+{
+	Oid			fence;			/* the trigger functions */
+	Oid			stamp;
+	Oid			refuses;		/* the conditions */
+	Oid			refuses_stamp;
+	Oid			refuses_older;
+} CatalogFunctions;
+
 extern void catalog_init(void);
-extern bool catalog_is_member(Oid class, Oid object);
+extern bool catalog_get_functions(CatalogFunctions *functions);
 extern void catalog_get(Catalog *relations);
 extern Oid	catalog_lock_lease(LOCKMODE mode);
 extern void catalog_unlock_lease(LOCKMODE mode);

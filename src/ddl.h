@@ -13,7 +13,9 @@
 #include "lease.h"
 
 extern void ddl_init(void);
-extern void ddl_forget_transaction(void);
-extern char *ddl_find_fenced_table(const char *lease);
+extern void ddl_end_transaction(void);
+extern void ddl_end_subtransaction(SubTransactionId subid,
+								   SubTransactionId parent_subid,
+								   bool committed);
 
 #endif							/* LEASE_DDL_H */

@@ -56,10 +56,9 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "args.h"
+#include "catalog.h"
 #include "catalog/pg_trigger.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fence.h"
 #include "fmgr.h"
@@ -83,7 +82,6 @@ SQL_CALLABLE(lease_fence);
 #define FENCE_ARG_DDL			1
 #define FENCE_ARG_EPOCH_COLUMN	2
 #define FENCE_ARG_LEASE_COLUMN	3
-#define FENCE_ARGS				4
 
 /* What a query remembers about its last check, in fn_extra. */
 typedef struct FenceMemory
@@ -105,11 +103,11 @@ typedef struct Admission
 } Admission;
 
 /*
- * set_arguments interprets the arguments of a fence's trigger and tells whether
- * they are any.  A trigger that was made by hand may have just the first.
+ * fence_set_arguments interprets the arguments of a fence's trigger and tells
+ * whether they are any.  A trigger that was made by hand may have just the first.
  */
-static bool
-set_arguments(FenceArguments *arguments, int nargs, const char *const *args)
+bool
+fence_set_arguments(FenceArguments *arguments, int nargs, const char *const *args)
 {
 	if (nargs < 1 || nargs > FENCE_ARGS ||
 		!token_name_is_valid(args[FENCE_ARG_LEASE],
@@ -136,42 +134,13 @@ set_arguments(FenceArguments *arguments, int nargs, const char *const *args)
 void
 fence_parse_arguments(const Trigger *trigger, FenceArguments *arguments)
 {
-	if (!set_arguments(arguments, trigger->tgnargs,
-					   (const char *const *) trigger->tgargs))
+	if (!fence_set_arguments(arguments, trigger->tgnargs,
+							 (const char *const *) trigger->tgargs))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("trigger \"%s\" must be given the arguments of a fence",
 						trigger->tgname),
 				 errhint("Use lease.protect() to create the triggers of a fence.")));
-}
-
-/*
- * fence_read_arguments interprets the arguments of a trigger in the catalog and
- * tells whether they are any.  They are allocated in the current context.
- */
-bool
-fence_read_arguments(HeapTuple tuple, Relation pg_trigger,
-					 FenceArguments *arguments)
-{
-	int			nargs = ((Form_pg_trigger) GETSTRUCT(tuple))->tgnargs;
-	const char *args[FENCE_ARGS];
-	const char *next;
-	Datum		value;
-	bool		isnull;
-
-	value = heap_getattr(tuple, Anum_pg_trigger_tgargs,
-						 RelationGetDescr(pg_trigger), &isnull);
-	if (isnull || nargs > FENCE_ARGS)
-		return false;
-
-	/* They are stored with a zero byte after each. */
-	next = VARDATA_ANY(DatumGetByteaPCopy(value));
-	for (int i = 0; i < nargs; i++)
-	{
-		args[i] = next;
-		next += strlen(next) + 1;
-	}
-	return set_arguments(arguments, nargs, args);
 }
 
 /*
@@ -250,30 +219,27 @@ raise_no_token(const Admission *admission)
 	const char *lease = admission->lease;
 	bool		exists;
 	const char *standing = guard_describe_lease(lease, &exists);
-	const char *hint = exists ?
-	"Call lease.guard('%s', epoch) first in the same transaction, with the epoch that lease.acquire() returned; or connect with the start-up option lease.token='%s=epoch'." :
-	"Check the name of the lease. If it was dropped, create it again with lease.create('%s', role => ...), with the role of its holders, acquire it, and call lease.guard('%s', epoch) first in the same transaction.";
-
-	if (admission->action == FENCE_DDL)
-		ereport(ERROR,
-				(errcode(ERRCODE_LEASE_NO_TOKEN),
-				 errmsg("change of table \"%s\" carries no token for lease \"%s\"",
-						admission->table ? admission->table : "?", lease),
-				 errdetail("The table is protected: only a transaction that is guarded by the lease may drop, detach, attach or inherit it, take a column away or compute one anew, or change its fence. %s",
-						   standing),
-				 errhint(hint, lease, lease),
-				 name_table(admission)));
 
 	ereport(ERROR,
 			(errcode(ERRCODE_LEASE_NO_TOKEN),
-			 admission->table ?
-			 errmsg("write to table \"%s\" carries no token for lease \"%s\"",
-					admission->table, lease) :
+			 !admission->table ?
 			 errmsg("write to a protected table carries no token for lease \"%s\"",
-					lease),
+					lease) :
+			 admission->action == FENCE_DDL ?
+			 errmsg("change of table \"%s\" carries no token for lease \"%s\"",
+					admission->table, lease) :
+			 errmsg("write to table \"%s\" carries no token for lease \"%s\"",
+					admission->table, lease),
+			 admission->action == FENCE_DDL ?
+			 errdetail("The table is protected: only a transaction that is guarded by the lease may drop, detach, attach or inherit it, take a column away or compute one anew, or change its fence. %s",
+					   standing) :
 			 errdetail("The table is protected: only a transaction that is guarded by the lease may write to it. %s",
 					   standing),
-			 errhint(hint, lease, lease),
+			 exists ?
+			 errhint("Call lease.guard('%s', epoch) first in the same transaction, with the epoch that lease.acquire() returned; or connect with the start-up option lease.token='%s=epoch'.",
+					 lease, lease) :
+			 errhint("Check the name of the lease. If it was dropped, create it again with lease.create('%s', role => ...), with the role of its holders, acquire it, and call lease.guard('%s', epoch) first in the same transaction.",
+					 lease, lease),
 			 name_table(admission)));
 }
 
@@ -291,6 +257,17 @@ raise_malformed(void)
 }
 
 /*
+ * option_token looks for a lease in the connection's start-up option.
+ */
+static TokenSearch
+option_token(const char *lease, int64 *epoch)
+{
+	if (!lease_token || lease_token[0] == '\0')
+		return TOKEN_ABSENT;
+	return token_search(lease_token, lease, epoch);
+}
+
+/*
  * fence_admit admits a write to a table, or a change of it, under a lease, or
  * raises an error.
  */
@@ -299,15 +276,14 @@ fence_admit(const char *lease, Oid table, FenceAction action)
 {
 	Admission	admission;
 	ErrorContextCallback context;
-	TokenSearch search = TOKEN_ABSENT;
+	TokenSearch search;
 	int64		epoch = 0;
 
 	if (guard_exists(lease))
 		return;
 
 	begin_admission(&admission, lease, table, action);
-	if (lease_token && lease_token[0] != '\0')
-		search = token_search(lease_token, lease, &epoch);
+	search = option_token(lease, &epoch);
 	if (search == TOKEN_ABSENT)
 		raise_no_token(&admission);
 
@@ -327,9 +303,7 @@ fence_has_token(const char *lease)
 {
 	int64		epoch;
 
-	return guard_exists(lease) ||
-		(lease_token && lease_token[0] != '\0' &&
-		 token_search(lease_token, lease, &epoch) != TOKEN_ABSENT);
+	return guard_exists(lease) || option_token(lease, &epoch) != TOKEN_ABSENT;
 }
 
 /*
@@ -341,7 +315,11 @@ fence_present(const char *lease, Oid table, const char *column, int64 epoch)
 {
 	Admission	admission;
 	ErrorContextCallback context;
+	int64		own;
 
+	/* The connection's own token is not overruled by what a row carries. */
+	if (option_token(lease, &own) != TOKEN_ABSENT)
+		fence_admit(lease, table, FENCE_WRITE);
 	if (guard_exists_at(lease, epoch))
 		return;
 	begin_admission(&admission, lease, table, FENCE_WRITE);
@@ -443,11 +421,10 @@ lease_refuses(PG_FUNCTION_ARGS)
  * lease.refuses() of a constant.
  */
 static bool
-is_settled(const Trigger *trigger)
+is_settled(const Trigger *trigger, Oid refuses)
 {
 	FuncExpr   *condition;
 	Const	   *lease;
-	FmgrInfo	function;
 
 	if (trigger->tgenabled == TRIGGER_DISABLED ||
 		!TRIGGER_FOR_ROW(trigger->tgtype) ||
@@ -456,14 +433,11 @@ is_settled(const Trigger *trigger)
 		return false;
 
 	condition = (FuncExpr *) stringToNode(trigger->tgqual);
-	if (!IsA(condition, FuncExpr) || condition->args == NIL ||
+	if (!IsA(condition, FuncExpr) || condition->funcid != refuses ||
 		!IsA(linitial(condition->args), Const))
 		return false;
 	lease = linitial_node(Const, condition->args);
-	if (lease->consttype != TEXTOID || lease->constisnull)
-		return false;
-	fmgr_info(condition->funcid, &function);
-	return function.fn_addr == lease_refuses &&
+	return !lease->constisnull &&
 		guard_exists(TextDatumGetCString(lease->constvalue));
 }
 
@@ -494,9 +468,11 @@ void
 fence_settle(EState *estate)
 {
 	MemoryContext caller_context;
+	CatalogFunctions functions;
 	ListCell   *cell;
 
-	if (!guard_exists_any())
+	if (estate->es_opened_result_relations == NIL || !guard_exists_any() ||
+		!catalog_get_functions(&functions))
 		return;
 
 	caller_context = MemoryContextSwitchTo(estate->es_query_cxt);
@@ -507,7 +483,7 @@ fence_settle(EState *estate)
 
 		for (int i = 0; triggers && i < triggers->numtriggers; i++)
 		{
-			if (is_settled(&triggers->triggers[i]))
+			if (is_settled(&triggers->triggers[i], functions.refuses))
 			{
 				triggers->triggers[i].tgenabled = TRIGGER_DISABLED;
 				settled = true;
@@ -651,7 +627,7 @@ lease_fence(PG_FUNCTION_ARGS)
 		(arguments.epoch_column || arguments.lease_column))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("trigger \"%s\" has not the condition that it needs",
+				 errmsg("trigger \"%s\" lacks the condition of a fence",
 						trigger->tg_trigger->tgname),
 				 errhint("Use lease.protect() to create the triggers of a fence.")));
 

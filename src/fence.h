@@ -12,9 +12,7 @@
 
 #include "lease.h"
 
-#include "access/htup.h"
 #include "nodes/execnodes.h"
-#include "utils/rel.h"
 #include "utils/reltrigger.h"
 
 /* The arguments of a fence's triggers; see lease.protect(). */
@@ -26,6 +24,9 @@ typedef struct FenceArguments
 	const char *lease_column;	/* names the lease of each row, or NULL */
 } FenceArguments;
 
+/* How many those can be */
+#define FENCE_ARGS	4
+
 /* What is to be admitted. */
 typedef enum FenceAction
 {
@@ -35,8 +36,8 @@ typedef enum FenceAction
 
 extern void fence_parse_arguments(const Trigger *trigger,
 								  FenceArguments *arguments);
-extern bool fence_read_arguments(HeapTuple tuple, Relation pg_trigger,
-								 FenceArguments *arguments);
+extern bool fence_set_arguments(FenceArguments *arguments, int nargs,
+								const char *const *args);
 extern void fence_settle(EState *estate);
 extern bool fence_has_token(const char *lease);
 extern void fence_admit(const char *lease, Oid table, FenceAction action);

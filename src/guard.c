@@ -245,7 +245,8 @@ describe_grant(const LeaseRow *row)
 
 /*
  * guard_describe_lease says in a sentence or two how a lease stands, for the
- * error of somebody who has no token, and tells whether it exists.
+ * error of somebody who has no token, and tells whether it exists.  Who may not
+ * act under it is not told more.
  */
 char *
 guard_describe_lease(const char *name, bool *exists)
@@ -255,6 +256,8 @@ guard_describe_lease(const char *name, bool *exists)
 	*exists = store_read(name, &reading);
 	if (!*exists)
 		return psprintf("Lease \"%s\" does not exist.", name);
+	if (!role_is_member(GetUserId(), reading.row.role))
+		return psprintf("You may not act under lease \"%s\".", name);
 	return describe_grant(&reading.row);
 }
 
@@ -582,7 +585,7 @@ forget_transaction(void)
 	granted = false;
 	commit_checked = false;
 	prepare_checked = false;
-	ddl_forget_transaction();
+	ddl_end_transaction();
 }
 
 /*
@@ -640,6 +643,7 @@ subtransaction_callback(SubXactEvent event, SubTransactionId subid,
 			}
 			if (changed_level == level)
 				changed_level = level - 1;
+			ddl_end_subtransaction(subid, parent_subid, true);
 			break;
 
 		case SUBXACT_EVENT_ABORT_SUB:
@@ -657,6 +661,7 @@ subtransaction_callback(SubXactEvent event, SubTransactionId subid,
 			}
 			if (changed_level >= level)
 				changed_level = 0;
+			ddl_end_subtransaction(subid, parent_subid, false);
 			break;
 	}
 }

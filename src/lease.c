@@ -41,7 +41,8 @@
  *		guard.c		guards, and the one transaction callback
  *		fence.c		the trigger that admits a row
  *		stamp.c		the trigger for tokens that rows carry
- *		ddl.c		the same for what DDL does to rows
+ *		ddl.c		the fence against DDL
+ *		protection.c	how tables are protected, as the catalogs say
  *		statement.c	the statement that is being executed
  *		authority.c	the decisions, as pure functions
  *		store.c		the rows

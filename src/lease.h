@@ -65,6 +65,12 @@ typedef bool TU_UpdateIndexes;
 #define TU_None false
 #endif
 
+#if PG_VERSION_NUM < 170000
+#define lock_held_by_me(tag, mode)	LockHeldByMe(tag, mode)
+#else
+#define lock_held_by_me(tag, mode)	LockHeldByMe(tag, mode, false)
+#endif
+
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn pg_attribute_noreturn()
 #define primary_key_index(rel)	RelationGetPrimaryKeyIndex(rel)

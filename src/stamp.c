@@ -43,6 +43,7 @@
 #include "guard.h"
 #include "nodes/plannodes.h"
 #include "parser/parsetree.h"
+#include "replication/logicalworker.h"
 #include "statement.h"
 #include "tcop/pquery.h"
 #include "token.h"
@@ -52,31 +53,37 @@
 
 SQL_CALLABLE(lease_stamp);
 
-/* Where the columns are; in fn_extra. */
-typedef struct StampColumns
-{
-	int			epoch;
-	int			lease;			/* 0 if rows do not name their leases */
-} StampColumns;
-
 /* Where a row has the value of its column from. */
 typedef enum Source
 {
-	PRESENTED,					/* the statement: it is a token */
-	INHERITED,					/* the old row, or nowhere */
-	UNKNOWN						/* either */
+	SOURCE_STATEMENT,			/* the statement: it is a token */
+	SOURCE_INHERITED,			/* the old row, or nowhere */
+	SOURCE_UNKNOWN				/* either */
 } Source;
 
+/* What is found out once in a query; in fn_extra. */
+typedef struct StampColumns
+{
+	int			epoch;			/* the columns' numbers */
+	int			lease;			/* 0 if rows do not name their leases */
+	bool		same_known;
+	Source		same;			/* of a value that stays the same */
+} StampColumns;
+
 /*
- * merge_may_inherit tells whether a MERGE has an action that updates a table and
- * does not set a column of it.
+ * merge_may_inherit tells whether a plan is a MERGE with an action that updates a
+ * table and does not set a column of it.
  */
 static bool
-merge_may_inherit(const ModifyTable *merge, const List *range_table, Oid table,
+merge_may_inherit(const Plan *plan, const List *range_table, Oid table,
 				  int column)
 {
+	const ModifyTable *merge = (const ModifyTable *) plan;
 	ListCell   *target;
 	ListCell   *actions;
+
+	if (!plan || !IsA(plan, ModifyTable) || merge->operation != CMD_MERGE)
+		return false;
 
 	forboth(target, merge->resultRelations, actions, merge->mergeActionLists)
 	{
@@ -103,16 +110,13 @@ merge_may_inherit(const ModifyTable *merge, const List *range_table, Oid table,
 static bool
 may_inherit(const PlannedStmt *statement, Oid table, int column)
 {
-	List	   *plans = lcons(statement->planTree, list_copy(statement->subplans));
 	ListCell   *cell;
 
-	foreach(cell, plans)
+	if (merge_may_inherit(statement->planTree, statement->rtable, table, column))
+		return true;
+	foreach(cell, statement->subplans)
 	{
-		Plan	   *plan = (Plan *) lfirst(cell);
-
-		if (plan && IsA(plan, ModifyTable) &&
-			((ModifyTable *) plan)->operation == CMD_MERGE &&
-			merge_may_inherit((ModifyTable *) plan, statement->rtable, table,
+		if (merge_may_inherit((Plan *) lfirst(cell), statement->rtable, table,
 							  column))
 			return true;
 	}
@@ -146,46 +150,54 @@ source_of_same(const FmgrInfo *trigger, Oid table, int column)
 	ListCell   *cell;
 
 	if (statement)
-		return may_inherit(statement, table, column) ? INHERITED : PRESENTED;
+		return may_inherit(statement, table, column) ? SOURCE_INHERITED : SOURCE_STATEMENT;
 
 	/* The statement has begun before we were loaded. */
 	if (!ActivePortal)
-		return PRESENTED;		/* replication applies it */
+		return IsLogicalWorker() ? SOURCE_STATEMENT : SOURCE_UNKNOWN;
 	if (MemoryContextGetParent(trigger->fn_mcxt) != ActivePortal->portalContext)
-		return UNKNOWN;
+		return SOURCE_UNKNOWN;
 	foreach(cell, ActivePortal->stmts)
 	{
 		statement = lfirst_node(PlannedStmt, cell);
 		if (statement->commandType == CMD_UTILITY)
-			return UNKNOWN;		/* EXPLAIN ANALYZE, or EXECUTE */
+			return SOURCE_UNKNOWN;	/* EXPLAIN ANALYZE, or EXECUTE */
 		if (may_inherit(statement, table, column))
-			return INHERITED;
+			return SOURCE_INHERITED;
 	}
-	return PRESENTED;
+	return SOURCE_STATEMENT;
 }
 
 /*
  * source_of tells where the row has its value in a column from.
  */
 static Source
-source_of(FunctionCallInfo fcinfo, int column, Datum value, bool isnull)
+source_of(FunctionCallInfo fcinfo, StampColumns *columns, Datum value,
+		  bool isnull)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	int			column = columns->epoch;
 	Datum		old;
 
 	if (isnull)
-		return INHERITED;
+		return SOURCE_INHERITED;
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
-		return PRESENTED;
+		return SOURCE_STATEMENT;
 	if (!bms_is_member(column - FirstLowInvalidHeapAttributeNumber,
 					   trigger->tg_updatedcols))
-		return INHERITED;
+		return SOURCE_INHERITED;
 	old = heap_getattr(trigger->tg_trigtuple, column,
 					   RelationGetDescr(trigger->tg_relation), &isnull);
 	if (isnull || DatumGetInt64(old) != DatumGetInt64(value))
-		return PRESENTED;
-	return source_of_same(fcinfo->flinfo, RelationGetRelid(trigger->tg_relation),
-						  column);
+		return SOURCE_STATEMENT;
+	if (!columns->same_known)
+	{
+		columns->same = source_of_same(fcinfo->flinfo,
+									   RelationGetRelid(trigger->tg_relation),
+									   column);
+		columns->same_known = true;
+	}
+	return columns->same;
 }
 
 /*
@@ -290,10 +302,10 @@ lease_stamp(PG_FUNCTION_ARGS)
 	lease = row_lease(rel, tuple, &arguments, columns);
 	value = heap_getattr(tuple, columns->epoch, RelationGetDescr(rel), &isnull);
 
-	source = source_of(fcinfo, columns->epoch, value, isnull);
-	if (source == UNKNOWN && !fence_has_token(lease))
+	source = source_of(fcinfo, columns, value, isnull);
+	if (source == SOURCE_UNKNOWN && !fence_has_token(lease))
 		raise_unknown(rel, columns->epoch);
-	if (source == PRESENTED)
+	if (source == SOURCE_STATEMENT)
 		fence_present(lease, RelationGetRelid(rel), arguments.epoch_column,
 					  DatumGetInt64(value));
 	else

@@ -101,7 +101,7 @@ INSERT INTO argument VALUES
 SELECT p.proname, a.name
 	FROM pg_proc p, unnest(p.proargnames[:p.pronargs]) AS a(name)
 	WHERE p.pronamespace = 'lease'::regnamespace
-		AND p.proname NOT IN ('build_fence', 'descendants', 'fence_due', 'own_triggers', 'row_lease')
+		AND p.proname NOT IN ('build_fence', 'descendants', 'fence_due', 'own_triggers', 'read_trigger', 'row_lease')
 		AND (p.proname, a.name) NOT IN (SELECT function, name FROM argument)
 	ORDER BY p.proname, a.name;
 

@@ -252,6 +252,64 @@ SELECT lease.guard('ddl', :now) \g /dev/null
 DROP TABLE single_child;
 COMMIT;
 
+-- DDL inside of DDL: an event trigger that makes tables does not distract from what the
+-- command is.
+CREATE FUNCTION make_tables() RETURNS event_trigger LANGUAGE plpgsql AS
+	'BEGIN CREATE TEMPORARY TABLE IF NOT EXISTS seen (what text); INSERT INTO seen VALUES (tg_tag); END';
+CREATE EVENT TRIGGER z_make_tables ON ddl_command_start WHEN TAG IN ('CREATE TRIGGER', 'DROP EXTENSION', 'DROP TABLE') EXECUTE FUNCTION make_tables();
+SET ROLE regress_lease_trigger;
+CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT ON single FOR EACH ROW WHEN (false) EXECUTE FUNCTION nothing();
+RESET ROLE;
+DROP TABLE single;
+BEGIN;
+DROP EXTENSION lease CASCADE;
+ROLLBACK;
+BEGIN;
+SAVEPOINT s;
+DROP EXTENSION lease CASCADE;
+ROLLBACK TO s;
+DROP TABLE single;
+ROLLBACK;
+DROP EVENT TRIGGER z_make_tables;
+DROP FUNCTION make_tables;
+
+-- A trigger that calls our function and asks nobody is no fence, and one that asks at
+-- INSERT only is none against the rest: a child gets what it has not.
+CREATE TABLE asks_nobody (id int, note text);
+CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON asks_nobody FOR EACH ROW WHEN (false) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
+CREATE TABLE asks_sometimes (id int, note text);
+CREATE TRIGGER t AFTER INSERT ON asks_sometimes FOR EACH ROW WHEN (lease.refuses('ddl') OR new.id = 1) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
+CREATE TABLE asks_and (id int, note text);
+CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON asks_and FOR EACH ROW WHEN (lease.refuses('ddl') AND false) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
+SELECT rel, row_trigger FROM lease.fence WHERE rel::text LIKE 'asks%' ORDER BY rel::text;
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+ALTER TABLE asks_nobody INHERIT mother;
+ALTER TABLE asks_sometimes INHERIT mother;
+ALTER TABLE asks_and INHERIT mother;
+COMMIT;
+SELECT rel, row_trigger FROM lease.fence WHERE rel::text LIKE 'asks%' ORDER BY rel::text;
+SELECT c, try(format('INSERT INTO %s VALUES (1)', c)), try(format('INSERT INTO %s VALUES (1); UPDATE mother SET note = NULL', c)), try(format('INSERT INTO %s VALUES (1)', c), 'ddl', :now) AS valid
+	FROM unnest('{asks_nobody,asks_sometimes,asks_and}'::text[]) c;
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP TABLE asks_nobody, asks_sometimes, asks_and;
+COMMIT;
+
+-- What a savepoint had attached is forgotten with it, and nothing is locked for it.
+CREATE TABLE unfit (id int, note text CHECK (note <> ''));
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+SAVEPOINT s;
+ALTER TABLE unfit INHERIT mother;
+SELECT count(*) AS fences FROM lease.fence WHERE rel = 'unfit'::regclass;
+ROLLBACK TO s;
+CREATE TABLE unrelated (id int);
+SELECT count(*) AS fences FROM lease.fence WHERE rel = 'unfit'::regclass;
+SELECT count(*) AS locks FROM pg_locks WHERE relation = 'unfit'::regclass AND mode = 'ShareRowExclusiveLock';
+ROLLBACK;
+DROP TABLE unfit;
+
 --
 -- A trigger that was renamed, and one that was made by hand
 --

@@ -1,0 +1,378 @@
+/*-------------------------------------------------------------------------
+ *
+ * protection.c
+ *	  How tables are protected, as the catalogs say.
+ *
+ * A fence is its triggers, and what they were given as arguments is all that is
+ * recorded of it; there is no copy that could differ.  A row trigger belongs to a
+ * fence if it asks: if it has no condition, so that its function does, or if its
+ * condition is one of ours, alone or beside others of which one suffices.
+ *
+ * The catalogs are read as they are, and not as the transaction's snapshot shows
+ * them.
+ *
+ * This module takes no locks but those of reading a catalog; who changes a fence
+ * has locked its table.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/protection.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "args.h"
+#include "catalog.h"
+#include "catalog/pg_class.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "nodes/primnodes.h"
+#include "protection.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+SQL_CALLABLE(lease_read_trigger);
+SQL_CALLABLE(lease_own_triggers);
+
+/* All events of a row */
+#define ROW_EVENTS \
+	(TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE)
+
+/* Columns of lease.read_trigger() */
+enum
+{
+	TRIGGER_LEASE,
+	TRIGGER_DDL,
+	TRIGGER_EPOCH_COLUMN,
+	TRIGGER_LEASE_COLUMN,
+	TRIGGER_COLUMNS
+};
+
+/*
+ * condition_asks tells whether the condition of a trigger asks for a guard.
+ */
+static bool
+condition_asks(Node *condition, const CatalogFunctions *functions)
+{
+	ListCell   *cell;
+
+	if (IsA(condition, FuncExpr))
+	{
+		Oid			function = ((FuncExpr *) condition)->funcid;
+
+		return function == functions->refuses ||
+			function == functions->refuses_stamp ||
+			function == functions->refuses_older;
+	}
+	if (IsA(condition, BoolExpr) && ((BoolExpr *) condition)->boolop == OR_EXPR)
+	{
+		foreach(cell, ((BoolExpr *) condition)->args)
+		{
+			if (condition_asks((Node *) lfirst(cell), functions))
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * trigger_asks tells whether a trigger, whose function is one of ours, asks for a
+ * guard; condition is what the catalog has, or 0.
+ */
+static bool
+trigger_asks(Datum condition)
+{
+	CatalogFunctions functions;
+
+	if (condition == (Datum) 0)
+		return true;
+	return catalog_get_functions(&functions) &&
+		condition_asks((Node *) stringToNode(TextDatumGetCString(condition)),
+					   &functions);
+}
+
+/*
+ * read_arguments interprets the arguments of a trigger as the catalog has them,
+ * with a zero byte after each, and tells whether they are a fence's.
+ */
+static bool
+read_arguments(Datum bytes, int count, FenceArguments *arguments)
+{
+	const char *args[FENCE_ARGS];
+	const char *next;
+
+	if (count > FENCE_ARGS)
+		return false;
+	next = VARDATA_ANY(DatumGetByteaPCopy(bytes));
+	for (int i = 0; i < count; i++)
+	{
+		args[i] = next;
+		next += strlen(next) + 1;
+	}
+	return fence_set_arguments(arguments, count, args);
+}
+
+/*
+ * protection_read_trigger tells whether a trigger belongs to a fence, and
+ * interprets its arguments, in the current memory context.
+ */
+bool
+protection_read_trigger(HeapTuple tuple, Relation pg_trigger,
+						FenceArguments *arguments)
+{
+	Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+	CatalogFunctions functions;
+	Datum		bytes;
+	bool		isnull;
+
+	if (trigger->tgisinternal || !catalog_get_functions(&functions) ||
+		(trigger->tgfoid != functions.fence &&
+		 trigger->tgfoid != functions.stamp))
+		return false;
+	bytes = heap_getattr(tuple, Anum_pg_trigger_tgargs,
+						 RelationGetDescr(pg_trigger), &isnull);
+	return !isnull && read_arguments(bytes, trigger->tgnargs, arguments);
+}
+
+/*
+ * protection_binds tells whether a trigger binds this session: like the fence
+ * against writes, an ordinary one does not where the session acts as replication
+ * does.  A trigger that is disabled is a fence that its owner has opened for
+ * writes, and for nothing more.
+ */
+bool
+protection_binds(const FormData_pg_trigger *trigger)
+{
+	return SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA ||
+		trigger->tgenabled == TRIGGER_FIRES_ALWAYS ||
+		trigger->tgenabled == TRIGGER_FIRES_ON_REPLICA;
+}
+
+/*
+ * begin_scan begins a scan of the triggers of a table, in the order of names.
+ */
+static SysScanDesc
+begin_scan(Relation pg_trigger, Oid table)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(table));
+	return systable_beginscan(pg_trigger, TriggerRelidNameIndexId, true, NULL,
+							  1, &key);
+}
+
+/*
+ * protection_read reads the fence of a table.
+ */
+void
+protection_read(Oid table, Protection *protection)
+{
+	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
+	SysScanDesc scan = begin_scan(pg_trigger, table);
+	HeapTuple	tuple;
+
+	memset(protection, 0, sizeof(Protection));
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+		FenceArguments *arguments = palloc(sizeof(FenceArguments));
+		Datum		condition;
+		bool		isnull;
+
+		if (!protection_read_trigger(tuple, pg_trigger, arguments))
+			continue;
+		if (protection_binds(trigger))
+			protection->binding = lappend(protection->binding, arguments);
+
+		if (TRIGGER_FOR_TRUNCATE(trigger->tgtype))
+		{
+			protection->truncate = true;
+			if (protection->events == 0)
+				protection->arguments = *arguments;
+			continue;
+		}
+		condition = heap_getattr(tuple, Anum_pg_trigger_tgqual,
+								 RelationGetDescr(pg_trigger), &isnull);
+		if (!TRIGGER_FOR_AFTER(trigger->tgtype) ||
+			!trigger_asks(isnull ? (Datum) 0 : condition))
+			continue;
+		if (protection->events == 0)
+			protection->arguments = *arguments;
+		protection->events |= trigger->tgtype & ROW_EVENTS;
+		protection->own |= !OidIsValid(trigger->tgparentid);
+		protection->always |= trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
+	}
+	systable_endscan(scan);
+	table_close(pg_trigger, AccessShareLock);
+}
+
+/*
+ * protection_exists tells whether there is a fence, or something left of one.
+ */
+bool
+protection_exists(const Protection *protection)
+{
+	return protection->events != 0 || protection->truncate;
+}
+
+/*
+ * protection_is_complete tells whether every event of a row asks.
+ */
+bool
+protection_is_complete(const Protection *protection)
+{
+	return protection->events == ROW_EVENTS;
+}
+
+/*
+ * same_column tells whether two names of columns, or absences of one, are equal.
+ */
+static bool
+same_column(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/*
+ * protection_is_same tells whether two tables are fenced in the same way.
+ */
+bool
+protection_is_same(const Protection *a, const Protection *b)
+{
+	return strcmp(a->arguments.lease, b->arguments.lease) == 0 &&
+		same_column(a->arguments.epoch_column, b->arguments.epoch_column) &&
+		same_column(a->arguments.lease_column, b->arguments.lease_column);
+}
+
+/*
+ * protection_is_temporary tells whether a table is temporary, which is nobody
+ * else's business, or is not there any more.
+ */
+bool
+protection_is_temporary(Oid table)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	bool		temporary = true;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		temporary = ((Form_pg_class) GETSTRUCT(tuple))->relpersistence ==
+			RELPERSISTENCE_TEMP;
+		ReleaseSysCache(tuple);
+	}
+	return temporary;
+}
+
+/*
+ * protection_find_table returns the name of a table that is protected by a lease,
+ * the one that was made first, or NULL if there is none.
+ */
+char *
+protection_find_table(const char *lease)
+{
+	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(pg_trigger, InvalidOid, false, NULL,
+										  0, NULL);
+	Oid			table = InvalidOid;
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+		FenceArguments arguments;
+
+		if (protection_read_trigger(tuple, pg_trigger, &arguments) &&
+			strcmp(arguments.lease, lease) == 0 &&
+			!protection_is_temporary(trigger->tgrelid) &&
+			(!OidIsValid(table) || trigger->tgrelid < table))
+			table = trigger->tgrelid;
+	}
+	systable_endscan(scan);
+	table_close(pg_trigger, AccessShareLock);
+	return OidIsValid(table) ? get_rel_name(table) : NULL;
+}
+
+/*
+ * protection_set_name sets a column of a result to a name, or to null.
+ */
+void
+protection_set_name(Datum *values, bool *nulls, int n, const char *name)
+{
+	nulls[n] = name == NULL;
+	values[n] = name ? DirectFunctionCall1(namein, CStringGetDatum(name)) :
+		(Datum) 0;
+}
+
+/*
+ * lease_read_trigger: lease.read_trigger(tgargs, tgnargs, tgqual)
+ *
+ * What the arguments of a trigger say, whose function is ours, or null if it asks
+ * nobody; for the view lease.fence.
+ */
+Datum
+lease_read_trigger(PG_FUNCTION_ARGS)
+{
+	FenceArguments arguments;
+	TupleDesc	desc;
+	Datum		values[TRIGGER_COLUMNS];
+	bool		nulls[TRIGGER_COLUMNS] = {false};
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) ||
+		!read_arguments(PG_GETARG_DATUM(0), PG_GETARG_INT16(1), &arguments) ||
+		!trigger_asks(PG_ARGISNULL(2) ? (Datum) 0 : PG_GETARG_DATUM(2)))
+		PG_RETURN_NULL();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	values[TRIGGER_LEASE] = CStringGetTextDatum(arguments.lease);
+	values[TRIGGER_DDL] = BoolGetDatum(arguments.ddl);
+	protection_set_name(values, nulls, TRIGGER_EPOCH_COLUMN, arguments.epoch_column);
+	protection_set_name(values, nulls, TRIGGER_LEASE_COLUMN, arguments.lease_column);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
+													  values, nulls)));
+}
+
+/*
+ * lease_own_triggers: lease.own_triggers(rel)
+ *
+ * The names of the triggers of a table's fence, but for those that come from a
+ * partitioned table.  In C because a query would look with the snapshot of a
+ * REPEATABLE READ transaction.
+ */
+Datum
+lease_own_triggers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
+	Relation	pg_trigger;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (PG_ARGISNULL(0))
+		arg_raise_null("table");
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
+	scan = begin_scan(pg_trigger, PG_GETARG_OID(0));
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+		FenceArguments arguments;
+		Datum		value = NameGetDatum(&trigger->tgname);
+		bool		isnull = false;
+
+		if (!OidIsValid(trigger->tgparentid) &&
+			protection_read_trigger(tuple, pg_trigger, &arguments))
+			tuplestore_putvalues(set->setResult, set->setDesc, &value, &isnull);
+	}
+	systable_endscan(scan);
+	table_close(pg_trigger, AccessShareLock);
+	return (Datum) 0;
+}
