@@ -119,6 +119,11 @@ tree(rel, root) AS (
 	FROM fenced f JOIN pg_roles r ON r.oid = f.relowner
 	WHERE NOT r.rolsuper
 	GROUP BY r.oid, r.rolname
+	UNION ALL
+	SELECT r.oid, false, format('role %I', r.rolname),
+		'owns the extension, so that it may drop it and all fences with it', 'REASSIGN OWNED BY ' || quote_ident(r.rolname) || ' TO another_role;'
+	FROM pg_extension e JOIN pg_roles r ON r.oid = e.extowner
+	WHERE e.extname = 'lease' AND NOT r.rolsuper
 ), finding(severity, object, meaning, remedy) AS (
 
 	-- Fences that do not fire
@@ -142,17 +147,18 @@ tree(rel, root) AS (
 			CASE t.evtenabled WHEN 'D' THEN 'disabled' WHEN 'R' THEN 'enabled for replication only' ELSE 'missing' END,
 			e.meaning),
 		coalesce('ALTER EVENT TRIGGER ' || quote_ident(t.evtname) || ' ENABLE ALWAYS;',
-			format('CREATE EVENT TRIGGER %1$I ON %2$s EXECUTE FUNCTION %3$s;'
+			format('CREATE EVENT TRIGGER %1$I ON %2$s%4$s EXECUTE FUNCTION %3$s;'
 				' ALTER EVENT TRIGGER %1$I ENABLE ALWAYS; ALTER EXTENSION lease ADD EVENT TRIGGER %1$I;',
-				e.name, e.event, e.function))
+				e.name, e.event, e.function, e.tags))
 	FROM (VALUES
 			('lease_watch_ddl', 'ddl_command_start', 'lease.watch_ddl()',
-				'DROP, DETACH and ATTACH of protected tables, and the loss of a fence, are not refused without a token'),
+				'DROP, DETACH and ATTACH of protected tables, and the loss of a fence, are not refused without a token', ''),
 			('lease_watch_rewrites', 'table_rewrite', 'lease.watch_ddl()',
-				'ALTER COLUMN ... TYPE, which can compute the rows of a protected table anew, is not refused without a token'),
+				'ALTER COLUMN ... TYPE, which can compute the rows of a protected table anew, is not refused without a token', ''),
 			('lease_extend_fences', 'ddl_command_end', 'lease.extend_fences()',
-				'new partitions are not fenced against TRUNCATE, and new inheritance children not at all'))
-			AS e(name, event, function, meaning)
+				'new partitions are not fenced against TRUNCATE, and new inheritance children not at all',
+				' WHEN TAG IN (''CREATE TABLE'', ''ALTER TABLE'', ''CREATE FOREIGN TABLE'', ''ALTER FOREIGN TABLE'', ''CREATE SCHEMA'')'))
+			AS e(name, event, function, meaning, tags)
 		LEFT JOIN pg_event_trigger t ON t.evtevent = e.event AND t.evtfoid = e.function::regprocedure
 	WHERE coalesce(t.evtenabled IN ('D', 'R'), true)
 
@@ -174,6 +180,14 @@ tree(rel, root) AS (
 	WHERE (s.setdatabase = 0 OR d.datname = current_database())
 		AND CASE c.name WHEN 'session_replication_role' THEN lower(c.value) = 'replica'
 			WHEN 'event_triggers' THEN NOT c.value::boolean ELSE false END
+
+	UNION ALL
+	SELECT 'warning', format('function %s', p.oid::regprocedure),
+		'It runs with session_replication_role=replica, under which the triggers of ordinary fences do not fire, whoever calls it.',
+		format('ALTER FUNCTION %s RESET session_replication_role;', p.oid::regprocedure)
+	FROM pg_proc p
+	WHERE lower(array_to_string(p.proconfig, ' ')) LIKE '%session_replication_role=replica%'
+		AND EXISTS (SELECT FROM fenced)
 
 	-- What the server is set to, and what a crash may take back
 	UNION ALL

@@ -75,25 +75,36 @@ LANGUAGE C STABLE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.read_trigger(bytea, smallint, pg_node_tree) IS
 'what the arguments of a trigger say that calls lease.fence(), from its row of pg_trigger; null if it asks for no guard';
 
+-- The lease of a table is that of its row triggers; what others may be there by hand does
+-- not count, nor does a fence of UPDATE that looks at some columns only.
 CREATE VIEW lease.fence AS
+	WITH trigger AS (
+		SELECT t.tgrelid, t.tgname, t.tgparentid, a.*,
+			t.tgtype::int4 & 1 <> 0 AS is_row,
+			t.tgtype::int4 & CASE WHEN t.tgattr::pg_catalog.text = '' THEN 28 ELSE 12 END AS events,
+			pg_catalog.strpos('DROA', t.tgenabled::pg_catalog.text) AS fires,
+			pg_catalog.first_value(a.lease) OVER (PARTITION BY t.tgrelid
+				ORDER BY t.tgtype::int4 & 1 DESC, t.tgname) AS of_table
+		FROM pg_catalog.pg_trigger t
+			JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+			CROSS JOIN LATERAL lease.read_trigger(t.tgargs, t.tgnargs, t.tgqual) AS a
+		WHERE t.tgfoid = 'lease.fence()'::pg_catalog.regprocedure
+			AND c.relpersistence <> 't' AND a.lease IS NOT NULL
+	)
 	SELECT t.tgrelid::pg_catalog.regclass AS rel,
-		(pg_catalog.array_agg(a.lease ORDER BY t.tgname))[1] AS lease,
-		(pg_catalog.array_agg(a.lease_column ORDER BY t.tgname))[1] AS lease_column,
-		(pg_catalog.array_agg(a.epoch_column ORDER BY t.tgname))[1] AS epoch_column,
-		pg_catalog.bool_or(a.ddl) AS ddl,
-		CASE WHEN pg_catalog.bit_or(t.tgtype::int4 & 28) FILTER (WHERE t.tgtype::int4 & 1 <> 0) = 28
-			THEN (ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(e.fires) FILTER (WHERE t.tgtype::int4 & 1 <> 0)]
+		t.of_table AS lease,
+		(pg_catalog.array_agg(t.lease_column ORDER BY t.is_row DESC, t.tgname))[1] AS lease_column,
+		(pg_catalog.array_agg(t.epoch_column ORDER BY t.is_row DESC, t.tgname))[1] AS epoch_column,
+		pg_catalog.bool_or(t.ddl) AS ddl,
+		CASE WHEN pg_catalog.bit_or(t.events) FILTER (WHERE t.is_row) = 28
+			THEN (ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(t.fires) FILTER (WHERE t.is_row)]
 			ELSE 'missing' END AS row_trigger,
-		coalesce((ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(e.fires) FILTER (WHERE t.tgtype::int4 & 1 = 0)],
+		coalesce((ARRAY['disabled', 'replica', 'origin', 'always'])[pg_catalog.min(t.fires) FILTER (WHERE NOT t.is_row)],
 			'missing') AS truncate_trigger,
 		pg_catalog.bool_or(t.tgparentid <> 0) AS inherited
-	FROM pg_catalog.pg_trigger t
-		JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
-		CROSS JOIN LATERAL lease.read_trigger(t.tgargs, t.tgnargs, t.tgqual) AS a
-		CROSS JOIN LATERAL (SELECT pg_catalog.strpos('DROA', t.tgenabled::pg_catalog.text)) AS e(fires)
-	WHERE t.tgfoid = 'lease.fence()'::pg_catalog.regprocedure
-		AND c.relpersistence <> 't' AND a.lease IS NOT NULL
-	GROUP BY t.tgrelid;
+	FROM trigger t
+	WHERE t.lease = t.of_table
+	GROUP BY t.tgrelid, t.of_table;
 COMMENT ON VIEW lease.fence IS 'every fenced table, as the catalog has it';
 COMMENT ON COLUMN lease.fence.rel IS 'the table';
 COMMENT ON COLUMN lease.fence.lease IS 'the lease that protects it; with a lease_column, the one that protects it as a whole, against TRUNCATE and DDL';

@@ -92,6 +92,7 @@ typedef struct Relinked
 	Oid			table;
 	bool		detached;		/* a partition that was detached */
 	SubTransactionId subid;		/* where that was */
+	SubTransactionId seen;		/* where lease_extend_fences was told */
 } Relinked;
 
 /* Columns of lease.relinked() */
@@ -347,6 +348,7 @@ table_relinked(Oid child, Oid parent)
 	entry->table = child;
 	entry->detached = leaves && get_rel_relispartition(child);
 	entry->subid = GetCurrentSubTransactionId();
+	entry->seen = InvalidSubTransactionId;
 	relinked = lappend(relinked, entry);
 	MemoryContextSwitchTo(caller_context);
 }
@@ -408,6 +410,9 @@ ddl_end_subtransaction(SubTransactionId subid, SubTransactionId parent_subid,
 	{
 		Relinked   *entry = (Relinked *) lfirst(cell);
 
+		/* What was done about it goes away, too. */
+		if (entry->seen == subid)
+			entry->seen = committed ? parent_subid : InvalidSubTransactionId;
 		if (entry->subid != subid)
 			continue;
 		if (committed)
@@ -508,16 +513,18 @@ Datum
 lease_relinked(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
-	List	   *tables = relinked;
 	ListCell   *cell;
 
-	relinked = NIL;
 	InitMaterializedSRF(fcinfo, 0);
-	foreach(cell, tables)
+	foreach(cell, relinked)
 	{
 		Relinked   *entry = (Relinked *) lfirst(cell);
 		Datum		values[RELINKED_COLUMNS];
 		bool		nulls[RELINKED_COLUMNS] = {false};
+
+		if (entry->seen != InvalidSubTransactionId)
+			continue;
+		entry->seen = GetCurrentSubTransactionId();
 
 		/* The transaction may have dropped it since. */
 		if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(entry->table)))
@@ -593,10 +600,10 @@ lease_fence_due(PG_FUNCTION_ARGS)
 	{
 		if (!protection_is_complete(&own))
 			action = "build";
-		else if (!own.truncate)
+		else if (!protection_at_truncate(&own, above.arguments.lease))
 			action = "truncate";
 	}
-	else if (own.truncate && own.events == 0)
+	else if (own.truncate != NIL && own.events == 0)
 	{
 		/* A partition that was detached keeps what it did not inherit. */
 		action = "remove";

@@ -5,8 +5,9 @@
  *
  * A fence is its triggers, and what they were given as arguments is all that is
  * recorded of it; there is no copy that could differ.  A row trigger belongs to a
- * fence if it asks: if it has no condition, so that its function does, or if its
- * condition is one of ours, alone or beside others of which one suffices.
+ * fence if it asks for the lease that it names: if it has no condition, so that
+ * its function does, or if its condition is one of ours, alone or beside others of
+ * which one suffices.
  *
  * The catalogs are read as they are, and not as the transaction's snapshot shows
  * them.
@@ -56,26 +57,43 @@ enum
 };
 
 /*
+ * is_lease tells whether an expression is the lease of a fence: its name, or
+ * something that is computed for each row, where rows name their leases.
+ */
+static bool
+is_lease(Node *expression, const FenceArguments *arguments)
+{
+	Const	   *lease = (Const *) expression;
+
+	if (!IsA(expression, Const))
+		return arguments->lease_column != NULL;
+	return !lease->constisnull &&
+		strcmp(TextDatumGetCString(lease->constvalue), arguments->lease) == 0;
+}
+
+/*
  * condition_asks tells whether the condition of a trigger asks for a guard.
  */
 static bool
-condition_asks(Node *condition, const CatalogFunctions *functions)
+condition_asks(Node *condition, const CatalogFunctions *functions,
+			   const FenceArguments *arguments)
 {
 	ListCell   *cell;
 
 	if (IsA(condition, FuncExpr))
 	{
-		Oid			function = ((FuncExpr *) condition)->funcid;
+		FuncExpr   *call = (FuncExpr *) condition;
 
-		return function == functions->refuses ||
-			function == functions->refuses_stamp ||
-			function == functions->refuses_older;
+		return (call->funcid == functions->refuses ||
+				call->funcid == functions->refuses_stamp ||
+				call->funcid == functions->refuses_older) &&
+			is_lease((Node *) linitial(call->args), arguments);
 	}
 	if (IsA(condition, BoolExpr) && ((BoolExpr *) condition)->boolop == OR_EXPR)
 	{
 		foreach(cell, ((BoolExpr *) condition)->args)
 		{
-			if (condition_asks((Node *) lfirst(cell), functions))
+			if (condition_asks((Node *) lfirst(cell), functions, arguments))
 				return true;
 		}
 	}
@@ -87,7 +105,7 @@ condition_asks(Node *condition, const CatalogFunctions *functions)
  * guard; condition is what the catalog has, or 0.
  */
 static bool
-trigger_asks(Datum condition)
+trigger_asks(Datum condition, const FenceArguments *arguments)
 {
 	CatalogFunctions functions;
 
@@ -95,7 +113,7 @@ trigger_asks(Datum condition)
 		return true;
 	return catalog_get_functions(&functions) &&
 		condition_asks((Node *) stringToNode(TextDatumGetCString(condition)),
-					   &functions);
+					   &functions, arguments);
 }
 
 /*
@@ -194,7 +212,7 @@ protection_read(Oid table, Protection *protection)
 
 		if (TRIGGER_FOR_TRUNCATE(trigger->tgtype))
 		{
-			protection->truncate = true;
+			protection->truncate = lappend(protection->truncate, arguments);
 			if (protection->events == 0)
 				protection->arguments = *arguments;
 			continue;
@@ -202,11 +220,13 @@ protection_read(Oid table, Protection *protection)
 		condition = heap_getattr(tuple, Anum_pg_trigger_tgqual,
 								 RelationGetDescr(pg_trigger), &isnull);
 		if (!TRIGGER_FOR_AFTER(trigger->tgtype) ||
-			!trigger_asks(isnull ? (Datum) 0 : condition))
+			!trigger_asks(isnull ? (Datum) 0 : condition, arguments))
 			continue;
 		if (protection->events == 0)
 			protection->arguments = *arguments;
 		protection->events |= trigger->tgtype & ROW_EVENTS;
+		if (trigger->tgattr.dim1 > 0)
+			protection->events &= ~TRIGGER_TYPE_UPDATE; /* of some columns only */
 		protection->own |= !OidIsValid(trigger->tgparentid);
 		protection->always |= trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
 	}
@@ -220,7 +240,23 @@ protection_read(Oid table, Protection *protection)
 bool
 protection_exists(const Protection *protection)
 {
-	return protection->events != 0 || protection->truncate;
+	return protection->events != 0 || protection->truncate != NIL;
+}
+
+/*
+ * protection_at_truncate tells whether TRUNCATE asks for a lease.
+ */
+bool
+protection_at_truncate(const Protection *protection, const char *lease)
+{
+	ListCell   *cell;
+
+	foreach(cell, protection->truncate)
+	{
+		if (strcmp(((FenceArguments *) lfirst(cell))->lease, lease) == 0)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -327,7 +363,8 @@ lease_read_trigger(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) ||
 		!read_arguments(PG_GETARG_DATUM(0), PG_GETARG_INT16(1), &arguments) ||
-		!trigger_asks(PG_ARGISNULL(2) ? (Datum) 0 : PG_GETARG_DATUM(2)))
+		!trigger_asks(PG_ARGISNULL(2) ? (Datum) 0 : PG_GETARG_DATUM(2),
+					  &arguments))
 		PG_RETURN_NULL();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");

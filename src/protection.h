@@ -24,7 +24,7 @@ typedef struct Protection
 {
 	int			events;			/* of a row, that ask before they are admitted */
 	bool		own;			/* do some come from no partitioned table? */
-	bool		truncate;		/* does TRUNCATE ask? */
+	List	   *truncate;		/* FenceArguments of what asks at TRUNCATE */
 	bool		always;			/* do the row triggers fire always? */
 	FenceArguments arguments;	/* of the row triggers, or else of that one */
 	List	   *binding;		/* FenceArguments of all that bind this
@@ -37,6 +37,8 @@ extern bool protection_binds(const FormData_pg_trigger *trigger);
 extern void protection_read(Oid table, Protection *protection);
 extern bool protection_exists(const Protection *protection);
 extern bool protection_is_complete(const Protection *protection);
+extern bool protection_at_truncate(const Protection *protection,
+								   const char *lease);
 extern bool protection_is_same(const Protection *a, const Protection *b);
 extern bool protection_is_temporary(Oid table);
 extern char *protection_find_table(const char *lease);

@@ -296,6 +296,46 @@ SELECT lease.guard('ddl', :now) \g /dev/null
 DROP TABLE asks_nobody, asks_sometimes, asks_and;
 COMMIT;
 
+-- A fence by hand that asks for another lease, for some columns only, or for a lease that
+-- it does not name, is not the table's.
+CREATE TABLE easy (id int, note text) PARTITION BY LIST (id);
+SELECT lease.protect('easy', 'ddl', ddl => false);
+CREATE TABLE easy_1 (id int, note text);
+CREATE TRIGGER mine BEFORE TRUNCATE ON easy_1 EXECUTE FUNCTION lease.fence('ddl/other');
+ALTER TABLE easy ATTACH PARTITION easy_1 FOR VALUES IN (1);
+SELECT * FROM lease.fence WHERE rel::text LIKE 'easy%' ORDER BY rel::text;
+SELECT try('TRUNCATE easy_1'), try('TRUNCATE easy_1', 'ddl/other', :other) AS other, try('TRUNCATE easy_1', 'ddl', :now) AS own;
+DROP TABLE easy;
+CREATE TABLE easy (id int, note text);
+CREATE TRIGGER lease_fence AFTER INSERT OR DELETE OR UPDATE OF note ON easy FOR EACH ROW WHEN (lease.refuses('ddl')) EXECUTE FUNCTION lease.fence('ddl');
+SELECT rel, row_trigger FROM lease.fence WHERE rel = 'easy'::regclass;
+CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT OR DELETE OR UPDATE ON easy FOR EACH ROW WHEN (lease.refuses('ddl/other')) EXECUTE FUNCTION lease.fence('ddl');
+SELECT rel, row_trigger FROM lease.fence WHERE rel = 'easy'::regclass;
+CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT OR DELETE OR UPDATE ON easy FOR EACH ROW EXECUTE FUNCTION lease.fence('ddl');
+SELECT rel, row_trigger FROM lease.fence WHERE rel = 'easy'::regclass;
+DROP TABLE easy;
+
+-- DDL inside of DDL that is rolled back takes along what it has done for the command around it.
+CREATE TABLE audit (what text UNIQUE);
+CREATE FUNCTION write_audit() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+	ALTER TABLE public.audit ADD COLUMN IF NOT EXISTS at timestamptz;
+	INSERT INTO public.audit VALUES (tg_tag);
+EXCEPTION WHEN unique_violation THEN
+	NULL;
+END;
+$$;
+CREATE EVENT TRIGGER audit ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION write_audit();
+CREATE TABLE child_1 () INHERITS (mother);
+CREATE TABLE child_2 () INHERITS (mother);
+DROP EVENT TRIGGER audit;
+SELECT rel, row_trigger, truncate_trigger FROM lease.fence WHERE rel::text LIKE 'child%' ORDER BY rel::text;
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP TABLE child_1, child_2, audit;
+COMMIT;
+DROP FUNCTION write_audit;
+
 -- What a savepoint had attached is forgotten with it, and nothing is locked for it.
 CREATE TABLE unfit (id int, note text CHECK (note <> ''));
 BEGIN;

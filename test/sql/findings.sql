@@ -394,6 +394,18 @@ DROP TABLE above;
 COMMIT;
 
 --
+-- Functions that act as replication does
+--
+
+CREATE FUNCTION "as replica"(int) RETURNS void LANGUAGE sql SET session_replication_role = replica AS 'DELETE FROM "a doctor''s".work';
+EXECUTE findings;
+\o /dev/null
+EXECUTE remedies \gexec
+\o
+EXECUTE findings;
+DROP FUNCTION "as replica";
+
+--
 -- A default that would be a token
 --
 
