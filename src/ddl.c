@@ -20,7 +20,8 @@
  * of the objects, under the locks of the command.  There are two exceptions, of
  * which the event triggers tell.  DETACH PARTITION CONCURRENTLY commits its first
  * half before the hook hears of it, so it is asked for beforehand, by a name that
- * is not locked yet.  And a column is computed anew if the table is rewritten.
+ * is not locked yet.  And a change of type computes a column anew if the table is
+ * rewritten; of an expression, the hook tells, whether it is stored or not.
  *
  * Where the session acts as replication does (session_replication_role), that
  * holds for fences built with "always", as it does for writes.
@@ -58,8 +59,10 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_attrdef.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
@@ -354,6 +357,21 @@ table_relinked(Oid child, Oid parent)
 }
 
 /*
+ * expression_dropped admits that the expression of a generated column is replaced,
+ * or raises an error.  A column that becomes an ordinary one has been made that
+ * before, and keeps its values.
+ */
+static void
+expression_dropped(Oid attrdef)
+{
+	ObjectAddress column = GetAttrDefaultColumnAddress(attrdef);
+
+	if (OidIsValid(column.objectId) &&
+		get_attgenerated(column.objectId, (AttrNumber) column.objectSubId) != '\0')
+		admit_change(column.objectId);
+}
+
+/*
  * object_accessed is told what happens to objects.
  */
 static void
@@ -373,6 +391,9 @@ object_accessed(ObjectAccessType type, Oid catalog, Oid object, int subobject,
 	else if (catalog == RelationRelationId && type == OAT_DROP &&
 			 subobject != 0)
 		admit_change(object);	/* a column */
+	else if (catalog == AttrDefaultRelationId && type == OAT_DROP &&
+			 !(((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_INTERNAL))
+		expression_dropped(object); /* internally: by a change of type */
 	else if (catalog == InheritsRelationId && type == OAT_POST_ALTER)
 		table_relinked(object, ((ObjectAccessPostAlter *) arg)->auxiliary_id);
 }
@@ -448,39 +469,17 @@ check_detach_concurrently(Node *command)
 }
 
 /*
- * sets_expression tells whether a command gives a generated column another
- * expression.
- */
-static bool
-sets_expression(Node *command pg_attribute_unused())
-{
-#if PG_VERSION_NUM >= 170000
-	ListCell   *cell;
-
-	if (!IsA(command, AlterTableStmt))
-		return false;
-	foreach(cell, ((AlterTableStmt *) command)->cmds)
-	{
-		if (lfirst_node(AlterTableCmd, cell)->subtype == AT_SetExpression)
-			return true;
-	}
-#endif
-	return false;
-}
-
-/*
  * check_rewrite admits that a table is rewritten, or raises an error.
  */
 static void
-check_rewrite(Node *command)
+check_rewrite(void)
 {
 	Datum		reason = DirectFunctionCall1(pg_event_trigger_table_rewrite_reason,
 											 (Datum) 0);
 	Datum		table = DirectFunctionCall1(pg_event_trigger_table_rewrite_oid,
 											(Datum) 0);
 
-	if (DatumGetInt32(reason) & AT_REWRITE_COLUMN_REWRITE ||
-		sets_expression(command))
+	if (DatumGetInt32(reason) & AT_REWRITE_COLUMN_REWRITE)
 		admit_change(DatumGetObjectId(table));
 }
 
@@ -498,7 +497,7 @@ lease_watch_ddl(PG_FUNCTION_ARGS)
 				 errmsg("lease.watch_ddl() was not called by an event trigger manager")));
 
 	if (strcmp(event->event, "table_rewrite") == 0)
-		check_rewrite(event->parsetree);
+		check_rewrite();
 	else
 		check_detach_concurrently(event->parsetree);
 	PG_RETURN_NULL();

@@ -142,6 +142,34 @@ $$;
 SELECT cell(n, 'none') AS none, cell(n, 'valid') AS valid, cell(n, 'superseded') AS superseded, cell(n, 'foreign') AS foreign, sql
 	FROM command ORDER BY n;
 
+-- From PostgreSQL 17 on the expression of a generated column can be changed, which computes
+-- it anew, and in 18 such a column may be virtual.  On earlier servers the answers are given.
+SELECT current_setting('server_version_num')::int >= 170000 AS settable,
+	CASE WHEN current_setting('server_version_num')::int >= 180000 THEN 'VIRTUAL' ELSE 'STORED' END AS kind \gset
+CREATE TABLE computed (id int, twice int GENERATED ALWAYS AS (id * 2) STORED, lease text GENERATED ALWAYS AS ('ddl') :kind) PARTITION BY RANGE (id);
+CREATE TABLE computed_1 PARTITION OF computed DEFAULT;
+INSERT INTO computed VALUES (1);
+SELECT lease.protect('computed', 'ddl', lease_column => 'lease');
+SELECT CASE WHEN :'settable' THEN try(sql) ELSE 'LS004' END AS none, CASE WHEN :'settable' THEN try(sql, 'ddl', :now) ELSE 'ok' END AS valid, sql
+	FROM (VALUES ('ALTER TABLE computed ALTER COLUMN twice SET EXPRESSION AS (id * 3)'),
+		('ALTER TABLE computed_1 ALTER COLUMN twice SET EXPRESSION AS (id * 3)'),
+		($$ALTER TABLE computed ALTER COLUMN lease SET EXPRESSION AS ('ddl/other')$$),
+		($$ALTER TABLE computed_1 ALTER COLUMN id SET STATISTICS 10, ALTER COLUMN lease SET EXPRESSION AS ('ddl/other')$$)) AS c(sql);
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP TABLE computed;
+COMMIT;
+-- It may become an ordinary column, as it stands, and be given a type that is stored alike.
+CREATE TABLE computed (id int, note text GENERATED ALWAYS AS ('x') STORED, size int DEFAULT 1);
+SELECT lease.protect('computed', 'ddl');
+ALTER TABLE computed ALTER COLUMN note TYPE varchar;
+ALTER TABLE computed ALTER COLUMN note DROP EXPRESSION, ALTER COLUMN size SET DEFAULT 2;
+ALTER TABLE computed ALTER COLUMN size DROP DEFAULT;
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP TABLE computed;
+COMMIT;
+
 -- Nothing of it has changed anything.
 SELECT rel, ddl, row_trigger, truncate_trigger FROM lease.fence WHERE lease = 'ddl' ORDER BY rel::text COLLATE "C";
 SELECT (SELECT count(*) FROM kept.log), (SELECT count(*) FROM mother);

@@ -163,20 +163,33 @@ INSERT INTO command (sql) VALUES
 	($$ALTER TABLE tree DETACH PARTITION tree_a$$);
 EXECUTE results;
 
--- A lease in a generated column is judged as it will stand.
+-- A lease in a generated column is judged as it will stand, also where PostgreSQL 18 and later
+-- do not store it.
+SELECT CASE WHEN current_setting('server_version_num')::int >= 180000 THEN 'VIRTUAL' ELSE 'STORED' END AS kind \gset
 CREATE TABLE computed (id int, lease text GENERATED ALWAYS AS ('rl/' || CASE WHEN id < 10 THEN 'a' ELSE 'b' END) STORED);
+CREATE TABLE virtual (id int, lease text GENERATED ALWAYS AS ('rl/' || CASE WHEN id < 10 THEN 'a' ELSE 'b' END) :kind);
+INSERT INTO virtual VALUES (2), (12);
 SELECT lease.protect('computed', 'rl/table', lease_column => 'lease', ddl => false);
+SELECT lease.protect('virtual', 'rl/table', lease_column => 'lease', ddl => false);
 TRUNCATE command RESTART IDENTITY;
 INSERT INTO command (sql) VALUES
 	($$INSERT INTO computed VALUES (1)$$),
 	($$INSERT INTO computed VALUES (11)$$),
-	($$INSERT INTO computed VALUES (1), (11)$$);
+	($$INSERT INTO computed VALUES (1), (11)$$),
+	($$INSERT INTO virtual VALUES (1)$$),
+	($$INSERT INTO virtual VALUES (11)$$),
+	($$INSERT INTO virtual VALUES (1), (11)$$),
+	($$UPDATE virtual SET id = 3 WHERE id = 2$$),
+	($$UPDATE virtual SET id = 13 WHERE id = 2$$),
+	($$UPDATE virtual SET id = 3 WHERE id = 12$$),
+	($$DELETE FROM virtual WHERE id = 2$$),
+	($$DELETE FROM virtual$$);
 EXECUTE results;
 
 BEGIN;
 SELECT lease.guard('rl/table', :t);
 DROP TABLE tree;
 COMMIT;
-DROP TABLE shard, stamped, computed, command;
+DROP TABLE shard, stamped, computed, virtual, command;
 DROP FUNCTION try, move;
 SELECT lease.drop(name, force => true) FROM lease.status WHERE name LIKE 'rl/%' \g /dev/null

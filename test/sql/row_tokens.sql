@@ -123,6 +123,42 @@ SELECT replace(replace(sql, E'\n\t\t', ' '), '''', '') AS sql, try(c.sql2) AS al
 	FROM command, LATERAL (SELECT replace(replace(replace(sql, 'NOW', :'now'), 'OLD', :'old'), 'OTHER', :'other') AS sql2 OFFSET 0) AS c
 	ORDER BY n;
 
+-- From PostgreSQL 17 on a MERGE also changes rows that are not in its source, may be in a WITH,
+-- and returns rows.  On earlier servers the answers are given.
+SELECT current_setting('server_version_num')::int >= 170000 AS known \gset
+CREATE TABLE merges (n int GENERATED ALWAYS AS IDENTITY, alone text, guarded text, sql text);
+INSERT INTO merges (alone, guarded, sql) VALUES
+	('LS004', '1:old 2:now 3:later 4:null',
+		$$MERGE INTO plan USING (VALUES (1), (3), (4)) v(i) ON id = i WHEN NOT MATCHED BY SOURCE THEN UPDATE SET note = 'x'$$),
+	('1:old 2:now 3:later 4:null', '1:old 2:now 3:later 4:null',
+		$$MERGE INTO plan USING (VALUES (1), (3), (4)) v(i) ON id = i WHEN NOT MATCHED BY SOURCE THEN UPDATE SET note = 'x', epoch = NOW$$),
+	('LS001', 'LS001',
+		$$MERGE INTO plan USING (VALUES (1), (3), (4)) v(i) ON id = i WHEN NOT MATCHED BY SOURCE THEN UPDATE SET epoch = OLD$$),
+	('LS004', '1:old 2:now 3:later 4:null',
+		$$MERGE INTO plan USING (VALUES (5)) v(i) ON id = i WHEN MATCHED THEN UPDATE SET epoch = NOW
+		WHEN NOT MATCHED BY SOURCE AND id = 2 THEN UPDATE SET note = 'x'$$),
+	('LS004', '1:now 2:now 3:later 4:null',
+		$$MERGE INTO plan USING (VALUES (1)) v(i) ON id = i WHEN MATCHED THEN UPDATE SET note = 'x'
+		WHEN NOT MATCHED BY SOURCE AND id = 2 THEN UPDATE SET epoch = NOW$$),
+	('LS004', 'LS001',
+		$$MERGE INTO plan USING (VALUES (1), (2), (4)) v(i) ON id = i WHEN NOT MATCHED BY SOURCE THEN DELETE$$),
+	('LS004', '1:old 2:now 3:later 4:null',
+		$$MERGE INTO plan USING (VALUES (2)) v(i) ON id = i WHEN MATCHED AND id = 4 THEN UPDATE SET epoch = NOW
+		WHEN MATCHED THEN UPDATE SET note = 'x' RETURNING merge_action()$$),
+	('LS004', '1:old 2:now 3:later 4:null',
+		$$WITH w AS (MERGE INTO plan USING (VALUES (2)) v(i) ON id = i WHEN MATCHED AND id = 4 THEN UPDATE SET epoch = NOW
+		WHEN MATCHED THEN UPDATE SET note = 'x' RETURNING id) SELECT count(*) FROM w$$),
+	('LS004', '1:old 2:now 3:later 4:null',
+		$$WITH w AS (MERGE INTO plan USING (VALUES (2)) v(i) ON id = i WHEN MATCHED AND id = 4 THEN UPDATE SET epoch = NOW
+		WHEN MATCHED THEN UPDATE SET note = 'x' RETURNING id) SELECT 1$$),
+	('1:old 2:now 3:later 4:null', '1:old 2:now 3:later 4:null',
+		$$WITH w AS (MERGE INTO plan USING (VALUES (2)) v(i) ON id = i WHEN MATCHED THEN UPDATE SET epoch = NOW RETURNING id) SELECT 1$$);
+SELECT replace(replace(sql, E'\n\t\t', ' '), '''', '') AS sql,
+	CASE WHEN :'known' THEN try(c.sql2) ELSE alone END AS alone, CASE WHEN :'known' THEN try(c.sql2, :now) ELSE guarded END AS guarded
+	FROM merges, LATERAL (SELECT replace(replace(sql, 'NOW', :'now'), 'OLD', :'old') AS sql2 OFFSET 0) AS c
+	ORDER BY n;
+DROP TABLE merges;
+
 --
 -- Without undoing: the token of a row lasts as long as its transaction, and its COMMIT is
 -- checked
