@@ -62,9 +62,7 @@ COMMENT ON FUNCTION lease.stamp() IS
 --
 
 CREATE FUNCTION lease.read_trigger(
-	tgargs bytea,
-	tgnargs smallint,
-	tgqual pg_node_tree,
+	trigger oid,
 	OUT lease text,
 	OUT ddl boolean,
 	OUT epoch_column name,
@@ -72,8 +70,8 @@ CREATE FUNCTION lease.read_trigger(
 RETURNS record
 AS 'MODULE_PATHNAME', 'lease_read_trigger'
 LANGUAGE C STABLE PARALLEL UNSAFE;
-COMMENT ON FUNCTION lease.read_trigger(bytea, smallint, pg_node_tree) IS
-'what the arguments of a trigger say that calls lease.fence(), from its row of pg_trigger; null if it asks for no guard';
+COMMENT ON FUNCTION lease.read_trigger(oid) IS
+'how the trigger of that OID protects its table; null if it belongs to no fence or asks for no guard';
 
 -- The lease of a table is that of its row triggers; what others may be there by hand does
 -- not count, nor does a fence of UPDATE that looks at some columns only.
@@ -87,7 +85,7 @@ CREATE VIEW lease.fence AS
 				ORDER BY t.tgtype::int4 & 1 DESC, t.tgname) AS of_table
 		FROM pg_catalog.pg_trigger t
 			JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
-			CROSS JOIN LATERAL lease.read_trigger(t.tgargs, t.tgnargs, t.tgqual) AS a
+			CROSS JOIN LATERAL lease.read_trigger(t.oid) AS a
 		WHERE t.tgfoid = 'lease.fence()'::pg_catalog.regprocedure
 			AND c.relpersistence <> 't' AND a.lease IS NOT NULL
 	)

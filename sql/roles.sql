@@ -96,4 +96,4 @@ GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin TO @extowner@;
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
 GRANT SELECT ON lease.status, lease.fence TO pg_monitor;
 GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(),
-	lease.read_trigger(bytea, smallint, pg_node_tree) TO pg_monitor;
+	lease.read_trigger(oid) TO pg_monitor;

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * admin.c
- *	  The functions that set leases up: create, alter, drop, raise_floor.
+ *	  The functions that set leases and fences up: create, alter, drop,
+ *	  raise_floor, descendants.
  *
  * Create, drop and those changes of settings on which a COMMIT or a takeover
  * under way may rely (role, late_commit) take the lease's fence lock, like
@@ -17,7 +18,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/transam.h"
 #include "args.h"
 #include "authority.h"
@@ -35,7 +35,6 @@
 #include "storage/lmgr.h"
 #include "store.h"
 #include "utils/acl.h"
-#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 

@@ -4,10 +4,14 @@
  *	  The relations and functions of the extension.
  *
  * They are looked up by name, once in a session, and are only ours if they are
- * members of the extension.  The cache is kept true by invalidations, which are
- * processed when a lock is taken; so whoever opens lease.lease locks it first and
- * looks again if that told it that something has changed.  The sequences are used
- * only under a lock on the table, with which they come and go.
+ * members of the extension.  The cache is kept true by invalidations, which
+ * are processed when a lock is taken; so whoever opens lease.lease locks it
+ * first and looks again if that told it that something has changed.  The
+ * sequences are used only under a lock on the table, with which they come and
+ * go.
+ *
+ * The functions are looked up without a lock: who asks holds one on a table
+ * whose triggers depend on them.
  *
  * Locks: those on lease.lease that the callers ask for.
  *
@@ -120,8 +124,8 @@ find_member(Oid extension, const char *name, Oid schema)
 }
 
 /*
- * find_relations looks up the relations of the extension and tells whether they
- * are all there.
+ * find_relations looks up the relations of the extension and tells whether
+ * they are all there.
  */
 static bool
 find_relations(Catalog *relations)
@@ -140,8 +144,8 @@ find_relations(Catalog *relations)
 }
 
 /*
- * catalog_get looks up the relations of the extension or raises an error: a state
- * that cannot be read is a refusal.
+ * catalog_get looks up the relations of the extension or raises an error: a
+ * state that cannot be read is a refusal.
  */
 void
 catalog_get(Catalog *relations)
@@ -169,9 +173,9 @@ catalog_get(Catalog *relations)
 }
 
 /*
- * catalog_lock_lease locks lease.lease and tells which relation that is.  It may
- * have been dropped, and made again, since we looked it up; that becomes known
- * with the lock, and nothing more can happen to it then.
+ * catalog_lock_lease locks lease.lease and tells which relation that is.  It
+ * may have been dropped, and made again, since we looked it up; that becomes
+ * known with the lock, and nothing more can happen to it then.
  */
 Oid
 catalog_lock_lease(LOCKMODE mode)
@@ -204,7 +208,8 @@ catalog_unlock_lease(LOCKMODE mode)
 }
 
 /*
- * find_function looks up a function of the extension by name and argument types.
+ * find_function looks up a function of the extension by name and argument
+ * types.
  */
 static Oid
 find_function(Oid extension, Oid schema, const char *name, const Oid *types,
@@ -223,13 +228,13 @@ find_function(Oid extension, Oid schema, const char *name, const Oid *types,
 }
 
 /*
- * catalog_get_functions looks up the functions that fences call and tells whether
- * they are there.
+ * catalog_get_functions looks up the functions that fences call and tells
+ * whether they are there.
  */
 bool
 catalog_get_functions(CatalogFunctions *functions)
 {
-	static const Oid refuses[] = {TEXTOID, REGCLASSOID, INT8OID};
+	static const Oid types[] = {TEXTOID, REGCLASSOID, INT8OID};
 	uint64		before = invalidations;
 	Oid			extension;
 	Oid			schema;
@@ -247,11 +252,11 @@ catalog_get_functions(CatalogFunctions *functions)
 	functions->fence = find_function(extension, schema, "fence", NULL, 0);
 	functions->stamp = find_function(extension, schema, "stamp", NULL, 0);
 	functions->refuses =
-		find_function(extension, schema, "refuses", refuses, 2);
+		find_function(extension, schema, "refuses", types, 2);
 	functions->refuses_stamp =
-		find_function(extension, schema, "refuses_stamp", refuses, 3);
+		find_function(extension, schema, "refuses_stamp", types, 3);
 	functions->refuses_older =
-		find_function(extension, schema, "refuses_older", refuses, 3);
+		find_function(extension, schema, "refuses_older", types, 3);
 	if (!OidIsValid(functions->fence))
 		return false;
 

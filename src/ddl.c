@@ -16,35 +16,38 @@
  *	- take a column away, or compute one anew by changing its type or the
  *	  expression that generates it.
  *
- * Nothing of this is found in the text of commands: object_access_hook tells it
- * of the objects, under the locks of the command.  There are two exceptions, of
- * which the event triggers tell.  DETACH PARTITION CONCURRENTLY commits its first
- * half before the hook hears of it, so it is asked for beforehand, by a name that
- * is not locked yet.  And a change of type computes a column anew if the table is
- * rewritten; of an expression, the hook tells, whether it is stored or not.
+ * Nothing of this is found in the text of commands: object_access_hook tells
+ * it of the objects, under the locks of the command.  There are two
+ * exceptions, of which the event triggers tell.  DETACH PARTITION CONCURRENTLY
+ * commits its first half before the hook hears of it, so it is asked for
+ * beforehand, by a name that is not locked yet.  And a change of type computes
+ * a column anew if the table is rewritten; of an expression, the hook tells,
+ * whether it is stored or not.
  *
  * Where the session acts as replication does (session_replication_role), that
  * holds for fences built with "always", as it does for writes.
  *
- * Without "ddl" these are free to the owner of the table.  PostgreSQL asks for
- * less for a trigger to be made or replaced; we do not, where it belongs to a
- * fence, before or after.  Temporary tables are never fenced.
+ * Without "ddl" these are free to the owner of the table.  PostgreSQL lets
+ * whoever has TRIGGER on a table make or replace a trigger; where that belongs
+ * to a fence, before or after, we ask for the owner.  Temporary tables are
+ * never fenced.
  *
- * DROP EXTENSION lease CASCADE is let through: it is the end of all fences, and
- * who may do it has been decided elsewhere.  It is known by the lock that it has
- * on the extension.
+ * DROP EXTENSION lease CASCADE is let through: it is the end of all fences,
+ * and who may do it has been decided elsewhere.  It is known by the lock that
+ * it has on the extension.
  *
- * Not covered is what changes rows neither by writing nor as objects: attributes
- * of a composite type, options of a foreign table.
+ * Not covered is what changes rows neither by writing nor as objects:
+ * attributes of a composite type, options of a foreign table.
  *
- * The library is loaded on demand.  The event trigger lease_watch_ddl fires for
- * every command before it begins, so that the hook is there.
+ * The library is loaded on demand.  The event trigger lease_watch_ddl fires
+ * for every command before it begins, so that the hook is there.
  *
  * The hook also notes which tables have got or lost a parent, for the event
  * trigger lease_extend_fences, which then builds what a partition does not
  * inherit (the TRUNCATE trigger) and an inheritance child not at all.
  *
- * Locks: none; commands have locked the tables that they change.
+ * Locks: those of reading a catalog, and what guard.c takes; commands have
+ * locked the tables that they change, but for DETACH PARTITION CONCURRENTLY.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -55,10 +58,10 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
@@ -125,7 +128,7 @@ static List *relinked = NIL;
 
 /*
  * dropping_extension tells whether this transaction is dropping the extension:
- * whether it holds the lock that only that takes.
+ * whether it holds the lock that only dropping it takes.
  */
 static bool
 dropping_extension(void)
@@ -138,7 +141,8 @@ dropping_extension(void)
 }
 
 /*
- * admit_ddl admits a change of a table with some protection, or raises an error.
+ * admit_ddl admits a change of a table with some protection, or raises an
+ * error.
  */
 static void
 admit_ddl(Oid table, const Protection *protection)
@@ -179,8 +183,9 @@ check_owner(Oid table)
 }
 
 /*
- * find_trigger finds a trigger, and tells whether it is there and belongs to the
- * fence of a table that is not temporary.  A null snapshot is that of the catalog.
+ * find_trigger finds a trigger, and tells whether it is there and belongs to
+ * the fence of a table that is not temporary.  A null snapshot is that of the
+ * catalog.
  */
 static bool
 find_trigger(Oid oid, Snapshot snapshot, FormData_pg_trigger *trigger,
@@ -227,8 +232,9 @@ trigger_dropped(Oid oid)
 /*
  * trigger_made admits that a trigger is made or replaced, or raises an error.
  *
- * What the command has made of it shows a snapshot of all that this transaction
- * has done; what it was before, that of the catalog, unless it is new.
+ * What the command has made of it shows a snapshot of all that this
+ * transaction has done; what it was before, that of the catalog, unless it is
+ * new.
  */
 static void
 trigger_made(Oid oid)
@@ -281,7 +287,8 @@ find_parents(Oid table)
 static bool
 is_new_and_empty(Oid table)
 {
-	Relation	rel = table_open(table, NoLock);
+	Relation	rel = table_open(table, NoLock);	/* the command has locked
+													 * it */
 	bool		empty;
 
 	if (rel->rd_createSubid == InvalidSubTransactionId)
@@ -318,8 +325,9 @@ check_fences(Oid table, const Protection *own, Oid parent,
 }
 
 /*
- * table_relinked admits that a table gets or loses a parent, or raises an error.
- * What the command itself has done to pg_inherits is not to be seen yet.
+ * table_relinked admits that a table gets or loses a parent, or raises an
+ * error. What the command itself has done to pg_inherits is not to be seen
+ * yet.
  */
 static void
 table_relinked(Oid child, Oid parent)
@@ -357,9 +365,9 @@ table_relinked(Oid child, Oid parent)
 }
 
 /*
- * expression_dropped admits that the expression of a generated column is replaced,
- * or raises an error.  A column that becomes an ordinary one has been made that
- * before, and keeps its values.
+ * expression_dropped admits that the expression of a generated column is
+ * replaced, or raises an error.  A column that becomes an ordinary one has
+ * been made that before, and keeps its values.
  */
 static void
 expression_dropped(Oid attrdef)
@@ -418,8 +426,8 @@ ddl_end_transaction(void)
 }
 
 /*
- * ddl_end_subtransaction hands what a subtransaction did to its parent, or forgets
- * it.
+ * ddl_end_subtransaction hands what a subtransaction did to its parent, or
+ * forgets it.
  */
 void
 ddl_end_subtransaction(SubTransactionId subid, SubTransactionId parent_subid,
@@ -439,7 +447,10 @@ ddl_end_subtransaction(SubTransactionId subid, SubTransactionId parent_subid,
 		if (committed)
 			entry->subid = parent_subid;
 		else
+		{
+			pfree(entry);
 			relinked = foreach_delete_current(relinked, cell);
+		}
 	}
 }
 
@@ -536,8 +547,8 @@ lease_relinked(PG_FUNCTION_ARGS)
 }
 
 /*
- * read_above reads the fence that a table gets from its parents, and tells whether
- * there is one.  It raises an error if they differ.
+ * read_above reads the fence that a table gets from its parents, and tells
+ * whether there is one.  It raises an error if they differ.
  */
 static bool
 read_above(Oid table, const Protection *own, Protection *above)
@@ -576,8 +587,8 @@ read_above(Oid table, const Protection *own, Protection *above)
  * lease_fence_due: lease.fence_due(rel)
  *
  * What has to be done to the triggers of a table so that it is fenced as its
- * parent is: a row, or null.  In C because a query would look with the snapshot
- * of a REPEATABLE READ transaction.
+ * parent is: a row, or null.  In C because a query would look with the
+ * snapshot of a REPEATABLE READ transaction.
  */
 Datum
 lease_fence_due(PG_FUNCTION_ARGS)

@@ -15,16 +15,16 @@
  * transaction is guarded, together with the generation of the guards; so a row
  * costs a comparison, and a savepoint that is rolled back costs a new look.
  *
- * What makes such a trigger dear is that PostgreSQL reads each row once more that is
- * updated or deleted, before it looks at the condition.  So where the transaction
- * is guarded already when a statement begins to run, the trigger is left out of
- * that statement.  Its condition would be false for every row: a guard goes away
- * only with the subtransaction that made it, and no statement that writes outlives
- * the one in which it runs.
+ * What makes such a trigger dear is that PostgreSQL reads each row once more
+ * that is updated or deleted, before it looks at the condition.  So where the
+ * transaction is guarded already when a statement begins to run, the trigger
+ * is left out of that statement.  Its condition would be false for every row:
+ * a guard goes away only with the subtransaction that made it, and no
+ * statement that writes outlives the one in which it runs.
  *
- * Where a column of the row names its lease, or carries its token, there is one
- * such trigger for each of INSERT, UPDATE and DELETE, because a condition may
- * mention the old and the new row only where there is one:
+ * Where a column of the row names its lease, or carries its token, there is
+ * one such trigger for each of INSERT, UPDATE and DELETE, because a condition
+ * may mention the old and the new row only where there is one:
  *
  *		lease.refuses(lease, table)			every row, old and new
  *		lease.refuses_stamp(lease, table, epoch)	a new row, which must carry
@@ -34,16 +34,16 @@
  *			carry a later epoch than the transaction's
  *
  * The trigger function makes the check of lease.refuses, for TRUNCATE, whose
- * triggers fire once per statement, and for whoever creates the trigger without
- * its condition.
+ * triggers fire once per statement, and for whoever creates the trigger
+ * without its condition.
  *
  * A transaction without a guard for the lease may still carry a token in the
  * connection's start-up option lease.token; it is guarded with that at its
  * first protected write, on behalf of the session user, who made the
  * connection.
  *
- * All are executable by PUBLIC, because whoever creates a partition needs them;
- * they give nothing away, and validate their arguments.
+ * All are executable by PUBLIC, because whoever creates a partition needs
+ * them; they give nothing away, and validate their arguments.
  *
  * This module takes no locks but what guard.c takes for it.
  *
@@ -63,6 +63,7 @@
 #include "fence.h"
 #include "fmgr.h"
 #include "guard.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/primnodes.h"
@@ -104,7 +105,8 @@ typedef struct Admission
 
 /*
  * fence_set_arguments interprets the arguments of a fence's trigger and tells
- * whether they are any.  A trigger that was made by hand may have just the first.
+ * whether they are any.  A trigger that was made by hand may have just the
+ * first.
  */
 bool
 fence_set_arguments(FenceArguments *arguments, int nargs, const char *const *args)
@@ -295,8 +297,8 @@ fence_admit(const char *lease, Oid table, FenceAction action)
 }
 
 /*
- * fence_has_token tells whether the transaction or the connection has a token for
- * a lease, whatever that is worth.
+ * fence_has_token tells whether the transaction or the connection has a token
+ * for a lease, whatever that is worth.
  */
 bool
 fence_has_token(const char *lease)
@@ -307,8 +309,8 @@ fence_has_token(const char *lease)
 }
 
 /*
- * fence_present admits a write whose row carries the token in a column, or raises
- * an error.
+ * fence_present admits a write whose row carries the token in a column, or
+ * raises an error.
  */
 void
 fence_present(const char *lease, Oid table, const char *column, int64 epoch)
@@ -338,7 +340,17 @@ fence_present(const char *lease, Oid table, const char *column, int64 epoch)
 }
 
 /*
- * fence_raise_not_a_lease raises an error for a row that does not name its lease.
+ * table_argument returns the table of a condition, its second argument.
+ */
+static Oid
+table_argument(FunctionCallInfo fcinfo)
+{
+	return PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1);
+}
+
+/*
+ * fence_raise_not_a_lease raises an error for a row that does not name its
+ * lease.
  */
 pg_noreturn void
 fence_raise_not_a_lease(Oid table, const char *name)
@@ -346,6 +358,8 @@ fence_raise_not_a_lease(Oid table, const char *name)
 	Admission	admission;
 
 	begin_admission(&admission, "", table, FENCE_WRITE);
+	if (name)
+		name = pnstrdup(name, pg_mbcliplen(name, strlen(name), LEASE_NAME_MAX));
 	ereport(ERROR,
 			(errcode(name ? ERRCODE_INVALID_NAME : ERRCODE_NULL_VALUE_NOT_ALLOWED),
 			 name ?
@@ -371,7 +385,7 @@ admit_row(FunctionCallInfo fcinfo)
 	size_t		length;
 
 	if (PG_ARGISNULL(0))
-		fence_raise_not_a_lease(PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1), NULL);
+		fence_raise_not_a_lease(table_argument(fcinfo), NULL);
 
 	lease = PG_GETARG_TEXT_PP(0);
 	name = VARDATA_ANY(lease);
@@ -381,8 +395,8 @@ admit_row(FunctionCallInfo fcinfo)
 		return memory;
 
 	if (!token_name_is_valid(name, length))
-		fence_raise_not_a_lease(PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
-								pnstrdup(name, Min(length, LEASE_NAME_MAX)));
+		fence_raise_not_a_lease(table_argument(fcinfo),
+								pnstrdup(name, length));
 	if (!memory)
 	{
 		memory = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt,
@@ -393,7 +407,7 @@ admit_row(FunctionCallInfo fcinfo)
 	memory->length = length;
 	memcpy(memory->name, name, length);
 	memory->name[length] = '\0';
-	fence_admit(memory->name, PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
+	fence_admit(memory->name, table_argument(fcinfo),
 				FENCE_WRITE);
 
 	/* Only now: what raises an error must not be remembered as admitted. */
@@ -416,15 +430,15 @@ lease_refuses(PG_FUNCTION_ARGS)
 }
 
 /*
- * is_settled tells whether the condition of a trigger will be false for every row
- * of a statement, as the transaction is guarded already: whether it is
+ * is_settled tells whether the condition of a trigger will be false for every
+ * row of a statement, as the transaction is guarded already: whether it is
  * lease.refuses() of a constant.
  */
 static bool
 is_settled(const Trigger *trigger, Oid refuses)
 {
-	FuncExpr   *condition;
-	Const	   *lease;
+	Node	   *condition;
+	Node	   *lease;
 
 	if (trigger->tgenabled == TRIGGER_DISABLED ||
 		!TRIGGER_FOR_ROW(trigger->tgtype) ||
@@ -432,17 +446,18 @@ is_settled(const Trigger *trigger, Oid refuses)
 		!trigger->tgqual)
 		return false;
 
-	condition = (FuncExpr *) stringToNode(trigger->tgqual);
-	if (!IsA(condition, FuncExpr) || condition->funcid != refuses ||
-		!IsA(linitial(condition->args), Const))
+	condition = (Node *) stringToNode(trigger->tgqual);
+	if (!IsA(condition, FuncExpr) ||
+		((FuncExpr *) condition)->funcid != refuses)
 		return false;
-	lease = linitial_node(Const, condition->args);
-	return !lease->constisnull &&
-		guard_exists(TextDatumGetCString(lease->constvalue));
+	lease = (Node *) linitial(((FuncExpr *) condition)->args);
+	return IsA(lease, Const) && !((Const *) lease)->constisnull &&
+		guard_exists(TextDatumGetCString(((Const *) lease)->constvalue));
 }
 
 /*
- * fires_after tells whether a trigger is left that fires after an event of a row.
+ * fires_after tells whether a trigger is left that fires after an event of a
+ * row.
  */
 static bool
 fires_after(const TriggerDesc *triggers, int16 event)
@@ -461,8 +476,8 @@ fires_after(const TriggerDesc *triggers, int16 event)
 
 /*
  * fence_settle leaves out of a statement that begins to run the triggers whose
- * condition will be false for every row.  The statement has its own copy of what
- * triggers there are.
+ * condition will be false for every row.  The statement has its own copy of
+ * what triggers there are.
  */
 void
 fence_settle(EState *estate)
@@ -524,7 +539,7 @@ lease_refuses_stamp(PG_FUNCTION_ARGS)
 	}
 
 	begin_admission(&admission, memory->name,
-					PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
+					table_argument(fcinfo),
 					FENCE_WRITE);
 	ereport(ERROR,
 			(errcode(ERRCODE_LEASE_NO_TOKEN),
@@ -557,7 +572,7 @@ lease_refuses_older(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 
 	begin_admission(&admission, memory->name,
-					PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
+					table_argument(fcinfo),
 					FENCE_WRITE);
 	ereport(ERROR,
 			(errcode(ERRCODE_LEASE_SUPERSEDED),
@@ -565,7 +580,7 @@ lease_refuses_older(PG_FUNCTION_ARGS)
 					admission.table ? admission.table : "?", memory->name),
 			 errdetail("The row carries epoch %lld, and this transaction acts under epoch %lld. %s",
 					   (long long) PG_GETARG_INT64(2),
-					   (long long) memory->epoch,
+					   (long long) guard_epoch(memory->name),
 					   guard_describe_lease(memory->name, &exists)),
 			 errhint("Stop all work that was begun under this epoch. If it is the current one, the row comes from another history of the database: call lease.raise_floor() with the epoch of the row, and acquire again."),
 			 name_table(&admission)));
@@ -575,8 +590,8 @@ lease_refuses_older(PG_FUNCTION_ARGS)
  * lease_row_lease: lease.row_lease(lease, fallback)
  *
  * The lease under which a row is that was there before: the one that it names,
- * or that of the table.  Before its table was protected, a row may have come to
- * name none, or something that is no name.
+ * or that of the table.  Before its table was protected, a row may have come
+ * to name none, or something that is no name.
  */
 Datum
 lease_row_lease(PG_FUNCTION_ARGS)

@@ -5,8 +5,9 @@
  *
  * A guard is a transaction's declaration "I act under lease L at epoch E".  It
  * is checked when it is made and again inside COMMIT.  Between the two nothing
- * of the holder's stands in the way of a takeover; what the guard leaves behind
- * is an entry in a list and the presence lock, which conflicts with nothing.
+ * of the holder's stands in the way of a takeover; what the guard leaves
+ * behind is an entry in a list and the presence lock, which conflicts with
+ * nothing.
  *
  * The check at commit, for each guard in the order of names:
  *
@@ -20,9 +21,9 @@
  *	3. Read the row again, under a snapshot taken after the lock, and decide.
  *
  * A guard that was made in a savepoint is forgotten when that is rolled back,
- * as is whatever was concluded from it: entries carry the SubTransactionId, and
- * everybody who caches "this transaction is guarded" compares the generation,
- * which changes whenever a guard goes away.
+ * as is whatever was concluded from it: entries carry the SubTransactionId,
+ * and everybody who caches "this transaction is guarded" compares the
+ * generation, which changes whenever a guard goes away.
  *
  * PREPARE TRANSACTION is refused: the check would be made at PREPARE and the
  * writes land at COMMIT PREPARED, after any number of takeovers.
@@ -72,8 +73,8 @@ static Guard *guards = NULL;
 static uint64 generation = 1;
 
 /*
- * The lowest nesting level at which this transaction has changed a lease, or 0.
- * Changes at deeper levels go away with theirs or come down to this one.
+ * The lowest nesting level at which this transaction has changed a lease, or
+ * 0. Changes at deeper levels go away with theirs or come down to this one.
  */
 static int	changed_level = 0;
 
@@ -245,8 +246,8 @@ describe_grant(const LeaseRow *row)
 
 /*
  * guard_describe_lease says in a sentence or two how a lease stands, for the
- * error of somebody who has no token, and tells whether it exists.  Who may not
- * act under it is not told more.
+ * error of somebody who has no token, and tells whether it exists.  Who may
+ * not act under it is not told more.
  */
 char *
 guard_describe_lease(const char *name, bool *exists)
@@ -262,16 +263,16 @@ guard_describe_lease(const char *name, bool *exists)
 }
 
 /*
- * raise_refusal raises the error for a guard whose grant does not stand, or for an
- * epoch that was presented to make one.
+ * raise_refusal raises the error for a guard whose grant does not stand, or
+ * for an epoch that was presented to make one.
  */
 pg_noreturn static void
 raise_refusal(Standing standing, const LeaseRow *row, int64 epoch,
 			  bool presented, const Clock *clock)
 {
-	const char *claim = presented ?
-	psprintf("Epoch %lld was presented.", (long long) epoch) :
-	psprintf("This transaction acts under epoch %lld.", (long long) epoch);
+	const char *claim = psprintf(presented ? "Epoch %lld was presented." :
+								 "This transaction acts under epoch %lld.",
+								 (long long) epoch);
 	const char *hint = "Stop all work that was begun under this epoch; its writes are refused. To lead again, call lease.acquire(), which gives a new epoch.";
 	long long	expected = (long long) epoch;
 

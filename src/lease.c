@@ -10,8 +10,8 @@
  * Every grant has an epoch, greater than all before it (epoch.c).  A protected
  * table admits a row only in a transaction that has declared under which epoch
  * it acts (fence.c, guard.c).  Let transaction T be guarded by (L, E), and let
- * G be a transaction that grants L under a later epoch.  Then T does not commit
- * after G:
+ * G be a transaction that grants L under a later epoch.  Then T does not
+ * commit after G:
  *
  *	- G holds the fence lock of L exclusively from before its decision until
  *	  after its commit is visible to every later snapshot, because PostgreSQL
@@ -25,13 +25,13 @@
  *
  * Nothing in this depends on clocks, on the isolation level, on what the
  * client does or when it wakes up, or on the session: a pooler may interleave
- * transactions as it likes.  Clocks decide only when a taker may begin (clock.c
- * and authority.c), which is a question of liveness and of what a holder may
- * believe about itself.
+ * transactions as it likes.  Clocks decide only when a taker may begin
+ * (clock.c and authority.c), which is a question of liveness and of what a
+ * holder may believe about itself.
  *
  * A takeover waits for transactions that are inside their COMMIT, and for
- * nothing else: before COMMIT a guarded transaction holds nothing that G needs.
- * An acquire that does not win reads one row and leaves no trace.
+ * nothing else: before COMMIT a guarded transaction holds nothing that G
+ * needs. An acquire that does not win reads one row and leaves no trace.
  *
  *		api.c		the functions that SQL calls, and their arguments
  *		admin.c		the same for create, alter and drop
@@ -92,20 +92,20 @@ PG_MODULE_MAGIC;
 char	   *lease_token = NULL;
 
 /*
- * lease.busy_timeout: how long a call or a COMMIT waits for another transaction
- * that is deciding about the same lease.
+ * lease.busy_timeout: how long a call or a COMMIT waits for another
+ * transaction that is deciding about the same lease.
  */
 int			lease_busy_timeout = BUSY_TIMEOUT_DEFAULT;
 
 /*
- * lease.auto_create: whether acquire creates a lease that does not exist.  Off,
- * because a typing error would make a second leader.
+ * lease.auto_create: whether acquire creates a lease that does not exist.
+ * Off, because a typing error would make a second leader.
  */
 bool		lease_auto_create = false;
 
 /*
- * lease.clock_offset: shifts this session's reading of both clocks.  For tests;
- * superusers only, because whoever is ahead may take what is not over.
+ * lease.clock_offset: shifts this session's reading of both clocks.  For
+ * tests; superusers only, because whoever is ahead may take what is not over.
  */
 int			lease_clock_offset = 0;
 
@@ -115,9 +115,9 @@ PGDLLEXPORT void _PG_init(void);
  * check_token lets only the start-up of a connection set lease.token: in a
  * configuration file it would be everybody's.
  *
- * The context PGC_BACKEND would refuse SET, too, but before this is asked, with
- * no more than a bare message.  RESET goes back to what the start-up has set, and
- * asks nobody.
+ * The context PGC_BACKEND would refuse SET, too, but before this is asked,
+ * with no more than a bare message.  RESET goes back to what the start-up has
+ * set, and asks nobody.
  */
 static bool
 check_token(char **newval pg_attribute_unused(),

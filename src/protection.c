@@ -3,17 +3,17 @@
  * protection.c
  *	  How tables are protected, as the catalogs say.
  *
- * A fence is its triggers, and what they were given as arguments is all that is
- * recorded of it; there is no copy that could differ.  A row trigger belongs to a
- * fence if it asks for the lease that it names: if it has no condition, so that
- * its function does, or if its condition is one of ours, alone or beside others of
- * which one suffices.
+ * A fence is its triggers, and what they were given as arguments is all that
+ * is recorded of it; there is no copy that could differ.  A row trigger
+ * belongs to a fence if it asks for the lease that it names: if it has no
+ * condition, so that its function does, or if its condition is one of ours,
+ * alone or beside others of which one suffices.
  *
- * The catalogs are read as they are, and not as the transaction's snapshot shows
- * them.
+ * The catalogs are read as they are, and not as the transaction's snapshot
+ * shows them.
  *
- * This module takes no locks but those of reading a catalog; who changes a fence
- * has locked its table.
+ * This module takes no locks but those of reading a catalog; who changes a
+ * fence has locked its table.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -24,6 +24,7 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "args.h"
@@ -75,25 +76,29 @@ is_lease(Node *expression, const FenceArguments *arguments)
  * condition_asks tells whether the condition of a trigger asks for a guard.
  */
 static bool
-condition_asks(Node *condition, const CatalogFunctions *functions,
+condition_asks(const Node *condition, const CatalogFunctions *functions,
 			   const FenceArguments *arguments)
 {
 	ListCell   *cell;
 
+	if (condition == NULL)
+		return false;
 	if (IsA(condition, FuncExpr))
 	{
-		FuncExpr   *call = (FuncExpr *) condition;
+		const FuncExpr *call = (const FuncExpr *) condition;
 
 		return (call->funcid == functions->refuses ||
 				call->funcid == functions->refuses_stamp ||
 				call->funcid == functions->refuses_older) &&
 			is_lease((Node *) linitial(call->args), arguments);
 	}
-	if (IsA(condition, BoolExpr) && ((BoolExpr *) condition)->boolop == OR_EXPR)
+	if (IsA(condition, BoolExpr) &&
+		((const BoolExpr *) condition)->boolop == OR_EXPR)
 	{
-		foreach(cell, ((BoolExpr *) condition)->args)
+		foreach(cell, ((const BoolExpr *) condition)->args)
 		{
-			if (condition_asks((Node *) lfirst(cell), functions, arguments))
+			if (condition_asks((const Node *) lfirst(cell), functions,
+							   arguments))
 				return true;
 		}
 	}
@@ -101,15 +106,20 @@ condition_asks(Node *condition, const CatalogFunctions *functions,
 }
 
 /*
- * trigger_asks tells whether a trigger, whose function is one of ours, asks for a
- * guard; condition is what the catalog has, or 0.
+ * trigger_asks tells whether a trigger, whose function is ours, asks for a
+ * guard.
  */
 static bool
-trigger_asks(Datum condition, const FenceArguments *arguments)
+trigger_asks(HeapTuple tuple, Relation pg_trigger,
+			 const FenceArguments *arguments)
 {
 	CatalogFunctions functions;
+	Datum		condition;
+	bool		isnull;
 
-	if (condition == (Datum) 0)
+	condition = heap_getattr(tuple, Anum_pg_trigger_tgqual,
+							 RelationGetDescr(pg_trigger), &isnull);
+	if (isnull)
 		return true;
 	return catalog_get_functions(&functions) &&
 		condition_asks((Node *) stringToNode(TextDatumGetCString(condition)),
@@ -117,29 +127,9 @@ trigger_asks(Datum condition, const FenceArguments *arguments)
 }
 
 /*
- * read_arguments interprets the arguments of a trigger as the catalog has them,
- * with a zero byte after each, and tells whether they are a fence's.
- */
-static bool
-read_arguments(Datum bytes, int count, FenceArguments *arguments)
-{
-	const char *args[FENCE_ARGS];
-	const char *next;
-
-	if (count > FENCE_ARGS)
-		return false;
-	next = VARDATA_ANY(DatumGetByteaPCopy(bytes));
-	for (int i = 0; i < count; i++)
-	{
-		args[i] = next;
-		next += strlen(next) + 1;
-	}
-	return fence_set_arguments(arguments, count, args);
-}
-
-/*
- * protection_read_trigger tells whether a trigger belongs to a fence, and
- * interprets its arguments, in the current memory context.
+ * protection_read_trigger tells whether a trigger calls one of our functions,
+ * and interprets its arguments, in the current memory context; whether its
+ * condition asks for a guard is another question.
  */
 bool
 protection_read_trigger(HeapTuple tuple, Relation pg_trigger,
@@ -147,23 +137,36 @@ protection_read_trigger(HeapTuple tuple, Relation pg_trigger,
 {
 	Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
 	CatalogFunctions functions;
-	Datum		bytes;
+	const char *args[FENCE_ARGS];
+	const char *next;
+	Datum		value;
 	bool		isnull;
 
-	if (trigger->tgisinternal || !catalog_get_functions(&functions) ||
+	if (trigger->tgisinternal || trigger->tgnargs > FENCE_ARGS ||
+		!catalog_get_functions(&functions) ||
 		(trigger->tgfoid != functions.fence &&
 		 trigger->tgfoid != functions.stamp))
 		return false;
-	bytes = heap_getattr(tuple, Anum_pg_trigger_tgargs,
+	value = heap_getattr(tuple, Anum_pg_trigger_tgargs,
 						 RelationGetDescr(pg_trigger), &isnull);
-	return !isnull && read_arguments(bytes, trigger->tgnargs, arguments);
+	if (isnull)
+		return false;
+
+	/* They are stored with a zero byte after each. */
+	next = VARDATA_ANY(DatumGetByteaPCopy(value));
+	for (int i = 0; i < trigger->tgnargs; i++)
+	{
+		args[i] = next;
+		next += strlen(next) + 1;
+	}
+	return fence_set_arguments(arguments, trigger->tgnargs, args);
 }
 
 /*
  * protection_binds tells whether a trigger binds this session: like the fence
- * against writes, an ordinary one does not where the session acts as replication
- * does.  A trigger that is disabled is a fence that its owner has opened for
- * writes, and for nothing more.
+ * against writes, an ordinary one does not where the session acts as
+ * replication does.  A trigger that is disabled is a fence that its owner has
+ * opened for writes, and for nothing more.
  */
 bool
 protection_binds(const FormData_pg_trigger *trigger)
@@ -201,12 +204,14 @@ protection_read(Oid table, Protection *protection)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
-		FenceArguments *arguments = palloc(sizeof(FenceArguments));
-		Datum		condition;
-		bool		isnull;
+		FenceArguments read;
+		FenceArguments *arguments;
+		int			events;
 
-		if (!protection_read_trigger(tuple, pg_trigger, arguments))
+		if (!protection_read_trigger(tuple, pg_trigger, &read))
 			continue;
+		arguments = palloc(sizeof(FenceArguments));
+		*arguments = read;
 		if (protection_binds(trigger))
 			protection->binding = lappend(protection->binding, arguments);
 
@@ -217,16 +222,15 @@ protection_read(Oid table, Protection *protection)
 				protection->arguments = *arguments;
 			continue;
 		}
-		condition = heap_getattr(tuple, Anum_pg_trigger_tgqual,
-								 RelationGetDescr(pg_trigger), &isnull);
 		if (!TRIGGER_FOR_AFTER(trigger->tgtype) ||
-			!trigger_asks(isnull ? (Datum) 0 : condition, arguments))
+			!trigger_asks(tuple, pg_trigger, arguments))
 			continue;
 		if (protection->events == 0)
 			protection->arguments = *arguments;
-		protection->events |= trigger->tgtype & ROW_EVENTS;
+		events = trigger->tgtype & ROW_EVENTS;
 		if (trigger->tgattr.dim1 > 0)
-			protection->events &= ~TRIGGER_TYPE_UPDATE; /* of some columns only */
+			events &= ~TRIGGER_TYPE_UPDATE; /* of some columns only */
+		protection->events |= events;
 		protection->own |= !OidIsValid(trigger->tgparentid);
 		protection->always |= trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
 	}
@@ -269,7 +273,8 @@ protection_is_complete(const Protection *protection)
 }
 
 /*
- * same_column tells whether two names of columns, or absences of one, are equal.
+ * same_column tells whether two names of columns, or absences of one, are
+ * equal.
  */
 static bool
 same_column(const char *a, const char *b)
@@ -278,7 +283,8 @@ same_column(const char *a, const char *b)
 }
 
 /*
- * protection_is_same tells whether two tables are fenced in the same way.
+ * protection_is_same tells whether the rows of two tables are fenced in the
+ * same way; ddl and always may differ.
  */
 bool
 protection_is_same(const Protection *a, const Protection *b)
@@ -308,8 +314,8 @@ protection_is_temporary(Oid table)
 }
 
 /*
- * protection_find_table returns the name of a table that is protected by a lease,
- * the one that was made first, or NULL if there is none.
+ * protection_find_table returns the name of a table that is protected by a
+ * lease, the one with the lowest OID, or NULL if there is none.
  */
 char *
 protection_find_table(const char *lease)
@@ -348,31 +354,48 @@ protection_set_name(Datum *values, bool *nulls, int n, const char *name)
 }
 
 /*
- * lease_read_trigger: lease.read_trigger(tgargs, tgnargs, tgqual)
+ * lease_read_trigger: lease.read_trigger(trigger)
  *
- * What the arguments of a trigger say, whose function is ours, or null if it asks
- * nobody; for the view lease.fence.
+ * What the arguments of a trigger of a fence say, or null if it is none or
+ * asks nobody; for the view lease.fence.
  */
 Datum
 lease_read_trigger(PG_FUNCTION_ARGS)
 {
+	Relation	pg_trigger;
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
 	FenceArguments arguments;
 	TupleDesc	desc;
 	Datum		values[TRIGGER_COLUMNS];
 	bool		nulls[TRIGGER_COLUMNS] = {false};
+	bool		found;
 
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) ||
-		!read_arguments(PG_GETARG_DATUM(0), PG_GETARG_INT16(1), &arguments) ||
-		!trigger_asks(PG_ARGISNULL(2) ? (Datum) 0 : PG_GETARG_DATUM(2),
-					  &arguments))
+	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
+	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
+				PG_GETARG_DATUM(0));
+	scan = systable_beginscan(pg_trigger, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	found = HeapTupleIsValid(tuple) &&
+		protection_read_trigger(tuple, pg_trigger, &arguments) &&
+		trigger_asks(tuple, pg_trigger, &arguments);
+	systable_endscan(scan);
+	table_close(pg_trigger, AccessShareLock);
+	if (!found)
+		PG_RETURN_NULL();
+
 	values[TRIGGER_LEASE] = CStringGetTextDatum(arguments.lease);
 	values[TRIGGER_DDL] = BoolGetDatum(arguments.ddl);
-	protection_set_name(values, nulls, TRIGGER_EPOCH_COLUMN, arguments.epoch_column);
-	protection_set_name(values, nulls, TRIGGER_LEASE_COLUMN, arguments.lease_column);
+	protection_set_name(values, nulls, TRIGGER_EPOCH_COLUMN,
+						arguments.epoch_column);
+	protection_set_name(values, nulls, TRIGGER_LEASE_COLUMN,
+						arguments.lease_column);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
 													  values, nulls)));
 }

@@ -12,7 +12,6 @@
 
 #include "lease.h"
 
-#include "access/genam.h"
 #include "access/htup.h"
 #include "catalog/pg_trigger.h"
 #include "fence.h"
@@ -25,7 +24,7 @@ typedef struct Protection
 	int			events;			/* of a row, that ask before they are admitted */
 	bool		own;			/* do some come from no partitioned table? */
 	List	   *truncate;		/* FenceArguments of what asks at TRUNCATE */
-	bool		always;			/* do the row triggers fire always? */
+	bool		always;			/* does some row trigger fire always? */
 	FenceArguments arguments;	/* of the row triggers, or else of that one */
 	List	   *binding;		/* FenceArguments of all that bind this
 								 * session */

@@ -17,11 +17,12 @@
  *
  * PostgreSQL tells which columns a statement sets.  In a MERGE it says that of
  * the columns that any of its actions sets, also when another one is carried
- * out.  So in a MERGE with an action that does not set the column, a value that
- * stays the same counts as inherited.  Which statement has fired a trigger is
- * known to statement.c.  The library is loaded on demand, possibly by the trigger
- * itself: that statement is looked up in its portal, and where it is not there,
- * since a function executes it, a value that stays the same is refused.
+ * out.  So in a MERGE with an action that does not set the column, a value
+ * that stays the same counts as inherited.  Which statement has fired a
+ * trigger is known to statement.c.  The library is loaded on demand, possibly
+ * by the trigger itself: that statement is looked up in its portal, and where
+ * it is not there, since a function executes it, a value that stays the same
+ * is refused.
  *
  * This module takes no locks but what guard.c takes for it.
  *
@@ -47,7 +48,6 @@
 #include "statement.h"
 #include "tcop/pquery.h"
 #include "token.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -71,8 +71,8 @@ typedef struct StampColumns
 } StampColumns;
 
 /*
- * merge_may_inherit tells whether a plan is a MERGE with an action that updates a
- * table and does not set a column of it.
+ * merge_may_inherit tells whether a plan is a MERGE with an action that
+ * updates a table and does not set a column of it.
  */
 static bool
 merge_may_inherit(const Plan *plan, const List *range_table, Oid table,
@@ -124,7 +124,8 @@ may_inherit(const PlannedStmt *statement, Oid table, int column)
 }
 
 /*
- * raise_unknown raises LS004 for a statement of which we do not know what it is.
+ * raise_unknown raises LS004 for a statement of which we do not know what it
+ * is.
  */
 pg_noreturn static void
 raise_unknown(Relation rel, int column)
@@ -140,8 +141,8 @@ raise_unknown(Relation rel, int column)
 }
 
 /*
- * source_of_same tells where an UPDATE has a value from that is the same as before
- * and in a column that it is said to set.
+ * source_of_same tells where an UPDATE has a value from that is the same as
+ * before and in a column that it is said to set.
  */
 static Source
 source_of_same(const FmgrInfo *trigger, Oid table, int column)

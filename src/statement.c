@@ -4,12 +4,12 @@
  *	  The statement that is being executed.
  *
  * Our triggers sometimes have to know which statement fires them, which nobody
- * tells them.  So hooks keep track of the innermost one.  The library is loaded on
- * demand: a statement that had begun before is not known here, nor is what is
- * executed without a plan, as COPY is.
+ * tells them.  So hooks keep track of the innermost one.  The library is
+ * loaded on demand: a statement that had begun before is not known here, nor
+ * is what is executed without a plan, as COPY is.
  *
- * Before a statement runs, the fences that it will pass in any case are left out
- * of it; see fence_settle() in fence.c.
+ * Before a statement runs, the fences that it will pass in any case are left
+ * out of it; see fence_settle() in fence.c.
  *
  * This module takes no locks.
  *
@@ -33,8 +33,8 @@ static ExecutorRun_hook_type next_ExecutorRun = NULL;
 static ExecutorFinish_hook_type next_ExecutorFinish = NULL;
 
 /*
- * statement_executing returns the innermost statement that is being executed, or
- * NULL if that is not known.
+ * statement_executing returns the innermost statement that is being executed,
+ * or NULL if that is not known.
  */
 const PlannedStmt *
 statement_executing(void)
@@ -82,7 +82,8 @@ track_ExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count,
 }
 
 /*
- * track_ExecutorFinish does the same for what of a WITH is executed at the end.
+ * track_ExecutorFinish does the same for what of a WITH is executed at the
+ * end.
  */
 static void
 track_ExecutorFinish(QueryDesc *query)

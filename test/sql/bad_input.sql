@@ -86,6 +86,7 @@ INSERT INTO argument VALUES
 	('unprotect', 1, 'rel', 'fenced table', $$'fenced_table'$$),
 	('refuses', 1, 'lease', 'fence name', $$'bad'$$),
 	('refuses', 2, 'rel', 'any', $$NULL$$),
+	('read_trigger', 1, 'trigger', 'trigger', $$NULL$$),
 	('refuses_stamp', 1, 'lease', 'fence name', $$'bad'$$),
 	('refuses_stamp', 2, 'rel', 'any', $$NULL$$),
 	('refuses_stamp', 3, 'epoch', 'any', $$EPOCH$$),
@@ -101,7 +102,7 @@ INSERT INTO argument VALUES
 SELECT p.proname, a.name
 	FROM pg_proc p, unnest(p.proargnames[:p.pronargs]) AS a(name)
 	WHERE p.pronamespace = 'lease'::regnamespace
-		AND p.proname NOT IN ('build_fence', 'descendants', 'fence_due', 'own_triggers', 'read_trigger', 'row_lease')
+		AND p.proname NOT IN ('build_fence', 'descendants', 'fence_due', 'own_triggers', 'row_lease')
 		AND (p.proname, a.name) NOT IN (SELECT function, name FROM argument)
 	ORDER BY p.proname, a.name;
 
@@ -198,6 +199,11 @@ INSERT INTO wrong (kind, label, value) VALUES
 	('table', 'of the information schema', $$'information_schema.sql_features'$$),
 	('table', 'of the extension', $$'lease.lease'$$),
 	('table', 'a fenced table', $$'fenced_table'$$),
+	('trigger', 'null', $$NULL$$),
+	('trigger', 'zero', $$0$$),
+	('trigger', 'no trigger', $$(SELECT oid FROM pg_class WHERE relname = 'pg_class')$$),
+	('trigger', 'of another kind', $$(SELECT oid FROM pg_trigger WHERE tgname = 'another')$$),
+	('trigger', 'that asks nobody', $$(SELECT oid FROM pg_trigger WHERE tgname = 'asks_nobody')$$),
 	('epoch column', 'empty', $$''$$),
 	('epoch column', 'no column', $$'nothing'$$),
 	('epoch column', 'a system column', $$'ctid'$$),
@@ -239,6 +245,8 @@ CREATE TYPE a_type AS (x int);
 CREATE TEMPORARY TABLE a_temporary_table (x int);
 CREATE TABLE dated (epoch bigint, lease text GENERATED ALWAYS AS ('bad') STORED);
 CREATE TABLE by_epoch (epoch bigint) PARTITION BY RANGE (epoch);
+CREATE TRIGGER another AFTER UPDATE ON dated FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger('bad', 'ddl');
+CREATE TRIGGER asks_nobody AFTER UPDATE ON dated FOR EACH ROW WHEN (false) EXECUTE FUNCTION lease.fence('bad');
 
 -- try answers with the error of a command or with its result, which it undoes.
 CREATE FUNCTION try(sql text) RETURNS text[] LANGUAGE plpgsql AS $$
@@ -257,6 +265,7 @@ $$;
 CREATE FUNCTION call(called text, replaced int, value text, epoch bigint) RETURNS text LANGUAGE sql AS $$
 	SELECT replace(format('SELECT %s FROM lease.%I(%s) AS a',
 			CASE WHEN called ~ '^(acquire|renew)' THEN 'a.outcome'
+				WHEN called = 'read_trigger' THEN 'coalesce(a.lease, ''(none)'')'
 				WHEN called = 'release_many' THEN 'a.released'
 				ELSE 'a' END,
 			called, string_agg(CASE WHEN n = replaced THEN value ELSE good END, ', ' ORDER BY n)),

@@ -343,6 +343,17 @@ CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT OR DELETE OR UPDATE ON easy F
 SELECT rel, row_trigger FROM lease.fence WHERE rel = 'easy'::regclass;
 DROP TABLE easy;
 
+-- Another trigger beside a fence takes nothing from it.
+CREATE TABLE two_fences (id int, note text);
+SELECT lease.protect('two_fences', 'ddl');
+CREATE TRIGGER zz AFTER UPDATE OF note ON two_fences FOR EACH ROW WHEN (lease.refuses('ddl')) EXECUTE FUNCTION lease.fence('ddl');
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+ALTER TABLE two_fences INHERIT mother;
+SELECT rel, row_trigger FROM lease.fence WHERE rel = 'two_fences'::regclass;
+DROP TABLE two_fences;
+COMMIT;
+
 -- DDL inside of DDL that is rolled back takes along what it has done for the command around it.
 CREATE TABLE audit (what text UNIQUE);
 CREATE FUNCTION write_audit() RETURNS event_trigger LANGUAGE plpgsql AS $$

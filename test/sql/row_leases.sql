@@ -57,6 +57,7 @@ INSERT INTO command (sql) VALUES
 	($$INSERT INTO shard VALUES (10, '')$$),
 	($$INSERT INTO shard VALUES (10, 'rl/a ')$$),
 	($$INSERT INTO shard VALUES (10, repeat('x', 1000))$$),
+	($$INSERT INTO shard VALUES (10, repeat(U&'\00e4', 1000))$$),
 	($$UPDATE shard SET note = 'x' WHERE id = 1$$),
 	($$UPDATE shard SET note = 'x' WHERE id = 2$$),
 	($$UPDATE shard SET note = 'x' WHERE id < 3$$),
