@@ -78,16 +78,17 @@ COMMENT ON FUNCTION lease.read_trigger(oid) IS
 CREATE VIEW lease.fence AS
 	WITH trigger AS (
 		SELECT t.tgrelid, t.tgname, t.tgparentid, a.*,
-			t.tgtype::int4 & 1 <> 0 AS is_row,
+			t.tgtype::int4 & 32 = 0 AS is_row,
 			t.tgtype::int4 & CASE WHEN t.tgattr::pg_catalog.text = '' THEN 28 ELSE 12 END AS events,
 			pg_catalog.strpos('DROA', t.tgenabled::pg_catalog.text) AS fires,
 			pg_catalog.first_value(a.lease) OVER (PARTITION BY t.tgrelid
-				ORDER BY t.tgtype::int4 & 1 DESC, t.tgname) AS of_table
+				ORDER BY t.tgtype::int4 & 32, t.tgname) AS of_table
 		FROM pg_catalog.pg_trigger t
 			JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
 			CROSS JOIN LATERAL lease.read_trigger(t.oid) AS a
 		WHERE t.tgfoid = 'lease.fence()'::pg_catalog.regprocedure
 			AND c.relpersistence <> 't' AND a.lease IS NOT NULL
+			AND (t.tgtype::int4 & 3 = 1 OR t.tgtype::int4 & 32 <> 0)	-- AFTER each row, or TRUNCATE
 	)
 	SELECT t.tgrelid::pg_catalog.regclass AS rel,
 		t.of_table AS lease,

@@ -10,9 +10,9 @@
  *	- drop or replace a fence's trigger; and so drop the table, the partition,
  *	  the schema that it is in, or whatever else takes the trigger along; DETACH
  *	  of a partition drops the triggers that it has from its parent;
- *	- make a table a partition or a child of another one, or end that, if either
- *	  is protected; unless the table is new and empty, as in CREATE TABLE ...
- *	  PARTITION OF;
+ *	- make a table a partition or a child of another one, if either is protected,
+ *	  unless it is new and empty, as in CREATE TABLE ... PARTITION OF; or end
+ *	  that;
  *	- take a column away, or compute one anew by changing its type or the
  *	  expression that generates it.
  *
@@ -231,6 +231,8 @@ trigger_dropped(Oid oid)
 
 /*
  * trigger_made admits that a trigger is made or replaced, or raises an error.
+ * One that is made beside a fence has to be like those that are there, as later
+ * partitions and children are fenced like them.
  *
  * What the command has made of it shows a snapshot of all that this
  * transaction has done; what it was before, that of the catalog, unless it is
@@ -246,7 +248,17 @@ trigger_made(Oid oid)
 
 	ItemPointerSetInvalid(&made);
 	if (find_trigger(oid, SnapshotSelf, &trigger, &arguments, &made))
+	{
+		Protection	protection;
+
 		check_owner(trigger.tgrelid);
+		protection_read(trigger.tgrelid, &protection);
+		if (!OidIsValid(trigger.tgparentid) &&
+			protection_exists(&protection) &&
+			(protection.arguments.ddl != arguments.ddl ||
+			 !protection_is_same(&protection.arguments, &arguments)))
+			admit_ddl(trigger.tgrelid, &protection);
+	}
 	if (find_trigger(oid, NULL, &trigger, &arguments, &tid) &&
 		!ItemPointerEquals(&made, &tid))
 	{
@@ -291,8 +303,8 @@ is_new_and_empty(Oid table)
 													 * it */
 	bool		empty;
 
-	if (rel->rd_createSubid == InvalidSubTransactionId)
-		empty = false;
+	if (rel->rd_createSubid == InvalidSubTransactionId || rel->rd_refcnt > 2)
+		empty = false;			/* a statement may be writing to it */
 	else if (rel->rd_rel->relkind == RELKIND_RELATION)
 		empty = RelationGetNumberOfBlocks(rel) == 0 && !has_subclass(table);
 	else if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
@@ -314,7 +326,8 @@ check_fences(Oid table, const Protection *own, Oid parent,
 	bool		partition = get_rel_relkind(parent) == RELKIND_PARTITIONED_TABLE;
 
 	if (own->own && above->events != 0 &&
-		(partition || !protection_is_same(own, above)))
+		(partition || !protection_is_complete(own) ||
+		 !protection_is_same(&own->arguments, &above->arguments)))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
 				 errmsg("table \"%s\" is already protected by lease \"%s\"",
@@ -564,7 +577,8 @@ read_above(Oid table, const Protection *own, Protection *above)
 		protection_read(parent, &protection);
 		if (protection.events == 0)
 			continue;
-		if (above->events != 0 && !protection_is_same(above, &protection))
+		if (above->events != 0 &&
+			!protection_is_same(&above->arguments, &protection.arguments))
 			ereport(ERROR,
 					(errcode(ERRCODE_DUPLICATE_OBJECT),
 					 errmsg("table \"%s\" would be protected by two fences",

@@ -34,6 +34,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "nodes/primnodes.h"
+#include "optimizer/optimizer.h"
 #include "protection.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -58,18 +59,28 @@ enum
 };
 
 /*
- * is_lease tells whether an expression is the lease of a fence: its name, or
- * something that is computed for each row, where rows name their leases.
+ * asks_for_lease tells whether a call of one of our conditions asks for the
+ * lease of a fence: by its name or, where rows name their leases, by something
+ * that is in the row.
  */
 static bool
-is_lease(Node *expression, const FenceArguments *arguments)
+asks_for_lease(const FuncExpr *call, const FenceArguments *arguments)
 {
-	Const	   *lease = (Const *) expression;
+	Node	   *lease = (Node *) linitial(call->args);
+	ListCell   *cell;
 
-	if (!IsA(expression, Const))
-		return arguments->lease_column != NULL;
-	return !lease->constisnull &&
-		strcmp(TextDatumGetCString(lease->constvalue), arguments->lease) == 0;
+	foreach(cell, call->args)
+	{
+		NamedArgExpr *named = (NamedArgExpr *) lfirst(cell);
+
+		if (IsA(named, NamedArgExpr) && named->argnumber == 0)
+			lease = (Node *) named->arg;
+	}
+	if (!IsA(lease, Const))
+		return arguments->lease_column != NULL && contain_var_clause(lease);
+	return !((Const *) lease)->constisnull &&
+		strcmp(TextDatumGetCString(((Const *) lease)->constvalue),
+			   arguments->lease) == 0;
 }
 
 /*
@@ -90,7 +101,7 @@ condition_asks(const Node *condition, const CatalogFunctions *functions,
 		return (call->funcid == functions->refuses ||
 				call->funcid == functions->refuses_stamp ||
 				call->funcid == functions->refuses_older) &&
-			is_lease((Node *) linitial(call->args), arguments);
+			asks_for_lease(call, arguments);
 	}
 	if (IsA(condition, BoolExpr) &&
 		((const BoolExpr *) condition)->boolop == OR_EXPR)
@@ -222,7 +233,8 @@ protection_read(Oid table, Protection *protection)
 				protection->arguments = *arguments;
 			continue;
 		}
-		if (!TRIGGER_FOR_AFTER(trigger->tgtype) ||
+		if (!TRIGGER_FOR_ROW(trigger->tgtype) ||
+			!TRIGGER_FOR_AFTER(trigger->tgtype) ||
 			!trigger_asks(tuple, pg_trigger, arguments))
 			continue;
 		if (protection->events == 0)
@@ -287,11 +299,11 @@ same_column(const char *a, const char *b)
  * same way; ddl and always may differ.
  */
 bool
-protection_is_same(const Protection *a, const Protection *b)
+protection_is_same(const FenceArguments *a, const FenceArguments *b)
 {
-	return strcmp(a->arguments.lease, b->arguments.lease) == 0 &&
-		same_column(a->arguments.epoch_column, b->arguments.epoch_column) &&
-		same_column(a->arguments.lease_column, b->arguments.lease_column);
+	return strcmp(a->lease, b->lease) == 0 &&
+		same_column(a->epoch_column, b->epoch_column) &&
+		same_column(a->lease_column, b->lease_column);
 }
 
 /*

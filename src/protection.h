@@ -38,7 +38,8 @@ extern bool protection_exists(const Protection *protection);
 extern bool protection_is_complete(const Protection *protection);
 extern bool protection_at_truncate(const Protection *protection,
 								   const char *lease);
-extern bool protection_is_same(const Protection *a, const Protection *b);
+extern bool protection_is_same(const FenceArguments *a,
+							   const FenceArguments *b);
 extern bool protection_is_temporary(Oid table);
 extern char *protection_find_table(const char *lease);
 extern void protection_set_name(Datum *values, bool *nulls, int n,

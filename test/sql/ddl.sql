@@ -301,27 +301,41 @@ ROLLBACK;
 DROP EVENT TRIGGER z_make_tables;
 DROP FUNCTION make_tables;
 
--- A trigger that calls our function and asks nobody is no fence, and one that asks at
--- INSERT only is none against the rest: a child gets what it has not.
+-- A trigger that calls our function and asks nobody is no fence: a child gets one.  Nor is
+-- one for each statement, which does not fire for a child whose parent is written to.
+-- One that asks at INSERT only has to go first.
 CREATE TABLE asks_nobody (id int, note text);
 CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON asks_nobody FOR EACH ROW WHEN (false) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
 CREATE TABLE asks_sometimes (id int, note text);
 CREATE TRIGGER t AFTER INSERT ON asks_sometimes FOR EACH ROW WHEN (lease.refuses('ddl') OR new.id = 1) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
 CREATE TABLE asks_and (id int, note text);
 CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON asks_and FOR EACH ROW WHEN (lease.refuses('ddl') AND false) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
-SELECT rel, row_trigger FROM lease.fence WHERE rel::text LIKE 'asks%' ORDER BY rel::text;
+CREATE TABLE asks_once (id int, note text);
+CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON asks_once FOR EACH STATEMENT WHEN (lease.refuses('ddl')) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
+CREATE TABLE asks_other (id int, note text);
+CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON asks_other FOR EACH ROW WHEN (lease.refuses(rel => 'asks_other', lease => 'ddl/other')) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
+CREATE TABLE asks_named (id int, note text);
+CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON asks_named FOR EACH ROW WHEN (lease.refuses(rel => 'asks_named', lease => 'ddl')) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
+CREATE TABLE asks_user (id int, note text);
+CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON asks_user FOR EACH ROW WHEN (lease.refuses(current_user::text)) EXECUTE FUNCTION lease.fence('ddl', 'ddl', '', 'note');
+SELECT rel, row_trigger, truncate_trigger FROM lease.fence WHERE rel::text LIKE 'asks%' ORDER BY rel::text COLLATE "C";
 BEGIN;
 SELECT lease.guard('ddl', :now) \g /dev/null
 ALTER TABLE asks_nobody INHERIT mother;
-ALTER TABLE asks_sometimes INHERIT mother;
 ALTER TABLE asks_and INHERIT mother;
+ALTER TABLE asks_once INHERIT mother;
+ALTER TABLE asks_other INHERIT mother;
+ALTER TABLE asks_user INHERIT mother;
+SAVEPOINT s;
+ALTER TABLE asks_sometimes INHERIT mother;
+ROLLBACK TO s;
 COMMIT;
 SELECT rel, row_trigger FROM lease.fence WHERE rel::text LIKE 'asks%' ORDER BY rel::text;
 SELECT c, try(format('INSERT INTO %s VALUES (1)', c)), try(format('INSERT INTO %s VALUES (1); UPDATE mother SET note = NULL', c)), try(format('INSERT INTO %s VALUES (1)', c), 'ddl', :now) AS valid
-	FROM unnest('{asks_nobody,asks_sometimes,asks_and}'::text[]) c;
+	FROM unnest('{asks_nobody,asks_and,asks_once}'::text[]) c;
 BEGIN;
 SELECT lease.guard('ddl', :now) \g /dev/null
-DROP TABLE asks_nobody, asks_sometimes, asks_and;
+DROP TABLE asks_nobody, asks_sometimes, asks_and, asks_once, asks_other, asks_named, asks_user;
 COMMIT;
 
 -- A fence by hand that asks for another lease, for some columns only, or for a lease that
@@ -343,10 +357,49 @@ CREATE OR REPLACE TRIGGER lease_fence AFTER INSERT OR DELETE OR UPDATE ON easy F
 SELECT rel, row_trigger FROM lease.fence WHERE rel = 'easy'::regclass;
 DROP TABLE easy;
 
+-- A table into which a statement is writing is not empty, even if it is new and no page
+-- of it is filled yet.
+CREATE TABLE filling (id int, note text) PARTITION BY RANGE (id);
+SELECT lease.protect('filling', 'ddl');
+CREATE FUNCTION attach_it() RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = 'filling_1'::regclass) THEN
+		ALTER TABLE filling ATTACH PARTITION filling_1 FOR VALUES FROM (0) TO (10);
+	END IF;
+	RETURN 1;
+END;
+$$;
+BEGIN;
+CREATE TABLE filling_1 (id int, note text);
+INSERT INTO filling_1 SELECT attach_it() FROM generate_series(1, 3);
+ROLLBACK;
+BEGIN;
+CREATE TABLE filling_1 (id int, note text);
+WITH w AS (INSERT INTO filling_1 SELECT attach_it() RETURNING id) SELECT count(*) FROM w;
+ROLLBACK;
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP TABLE filling;
+COMMIT;
+DROP FUNCTION attach_it;
+
+-- A fence that is made beside another one has to be like it, as later children are.
+CREATE TABLE twice (id int, note text);
+SELECT lease.protect('twice', 'ddl');
+CREATE TRIGGER aa AFTER INSERT OR UPDATE OR DELETE ON twice FOR EACH ROW WHEN (lease.refuses('ddl')) EXECUTE FUNCTION lease.fence('ddl');
+CREATE TRIGGER aa AFTER INSERT OR UPDATE OR DELETE ON twice FOR EACH ROW WHEN (lease.refuses('ddl/other')) EXECUTE FUNCTION lease.fence('ddl/other', 'ddl');
+CREATE TRIGGER aa AFTER INSERT OR UPDATE OR DELETE ON twice FOR EACH ROW WHEN (lease.refuses('ddl')) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
+CREATE TABLE twice_child () INHERITS (twice);
+SELECT rel, lease, ddl FROM lease.fence WHERE rel::text LIKE 'twice%' ORDER BY rel::text COLLATE "C";
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP TABLE twice, twice_child;
+COMMIT;
+
 -- Another trigger beside a fence takes nothing from it.
 CREATE TABLE two_fences (id int, note text);
 SELECT lease.protect('two_fences', 'ddl');
-CREATE TRIGGER zz AFTER UPDATE OF note ON two_fences FOR EACH ROW WHEN (lease.refuses('ddl')) EXECUTE FUNCTION lease.fence('ddl');
+CREATE TRIGGER zz AFTER UPDATE OF note ON two_fences FOR EACH ROW WHEN (lease.refuses('ddl')) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
 BEGIN;
 SELECT lease.guard('ddl', :now) \g /dev/null
 ALTER TABLE two_fences INHERIT mother;
