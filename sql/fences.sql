@@ -73,8 +73,9 @@ LANGUAGE C STABLE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.read_trigger(oid) IS
 'how the trigger of that OID protects its table; null if it belongs to no fence or asks for no guard';
 
--- The lease of a table is that of its row triggers; what others may be there by hand does
--- not count, nor does a fence of UPDATE that looks at some columns only.
+-- The lease of a table is that of the row triggers that protect() has made; what others
+-- may be there by hand does not count, nor does a fence of UPDATE that looks at some
+-- columns only.
 CREATE VIEW lease.fence AS
 	WITH trigger AS (
 		SELECT t.tgrelid, t.tgname, t.tgparentid, a.*,
@@ -82,13 +83,13 @@ CREATE VIEW lease.fence AS
 			t.tgtype::int4 & CASE WHEN t.tgattr::pg_catalog.text = '' THEN 28 ELSE 12 END AS events,
 			pg_catalog.strpos('DROA', t.tgenabled::pg_catalog.text) AS fires,
 			pg_catalog.first_value(a.lease) OVER (PARTITION BY t.tgrelid
-				ORDER BY t.tgtype::int4 & 32, t.tgname) AS of_table
+				ORDER BY t.tgtype::int4 & 32, t.tgname NOT IN ('lease_fence', 'lease_fence_insert'), t.tgname) AS of_table
 		FROM pg_catalog.pg_trigger t
 			JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
 			CROSS JOIN LATERAL lease.read_trigger(t.oid) AS a
 		WHERE t.tgfoid = 'lease.fence()'::pg_catalog.regprocedure
 			AND c.relpersistence <> 't' AND a.lease IS NOT NULL
-			AND (t.tgtype::int4 & 3 = 1 OR t.tgtype::int4 & 32 <> 0)	-- AFTER each row, or TRUNCATE
+			AND (t.tgtype::int4 & 67 = 1 OR t.tgtype::int4 & 32 <> 0)	-- AFTER each row, or TRUNCATE
 	)
 	SELECT t.tgrelid::pg_catalog.regclass AS rel,
 		t.of_table AS lease,

@@ -231,12 +231,6 @@ trigger_dropped(Oid oid)
 
 /*
  * trigger_made admits that a trigger is made or replaced, or raises an error.
- * One that is made beside a fence has to be like those that are there, as later
- * partitions and children are fenced like them.
- *
- * What the command has made of it shows a snapshot of all that this
- * transaction has done; what it was before, that of the catalog, unless it is
- * new.
  */
 static void
 trigger_made(Oid oid)
@@ -248,17 +242,7 @@ trigger_made(Oid oid)
 
 	ItemPointerSetInvalid(&made);
 	if (find_trigger(oid, SnapshotSelf, &trigger, &arguments, &made))
-	{
-		Protection	protection;
-
 		check_owner(trigger.tgrelid);
-		protection_read(trigger.tgrelid, &protection);
-		if (!OidIsValid(trigger.tgparentid) &&
-			protection_exists(&protection) &&
-			(protection.arguments.ddl != arguments.ddl ||
-			 !protection_is_same(&protection.arguments, &arguments)))
-			admit_ddl(trigger.tgrelid, &protection);
-	}
 	if (find_trigger(oid, NULL, &trigger, &arguments, &tid) &&
 		!ItemPointerEquals(&made, &tid))
 	{
@@ -316,6 +300,17 @@ is_new_and_empty(Oid table)
 }
 
 /*
+ * is_weaker tells whether a fence lets something through that another does not.
+ */
+static bool
+is_weaker(const Protection *own, const Protection *above)
+{
+	return !protection_is_complete(own) ||
+		(above->arguments.ddl && !own->arguments.ddl) ||
+		(above->always && !own->always);
+}
+
+/*
  * check_fences raises an error if a table has a fence of its own that cannot
  * stand beside that of a parent: the same rows would be under both.
  */
@@ -326,7 +321,7 @@ check_fences(Oid table, const Protection *own, Oid parent,
 	bool		partition = get_rel_relkind(parent) == RELKIND_PARTITIONED_TABLE;
 
 	if (own->own && above->events != 0 &&
-		(partition || !protection_is_complete(own) ||
+		(partition || is_weaker(own, above) ||
 		 !protection_is_same(&own->arguments, &above->arguments)))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
@@ -334,7 +329,7 @@ check_fences(Oid table, const Protection *own, Oid parent,
 						get_rel_name(table), own->arguments.lease),
 				 errdetail("Its parent \"%s\" is protected by lease \"%s\".",
 						   get_rel_name(parent), above->arguments.lease),
-				 errhint("Remove the fence of the table with lease.unprotect() first; it then gets that of its parent.")));
+				 errhint("Remove the fence of the table with lease.unprotect() first; it then gets that of its parent, as that is.")));
 }
 
 /*
@@ -592,6 +587,8 @@ read_above(Oid table, const Protection *own, Protection *above)
 		 * too.
 		 */
 		check_fences(table, own, parent, &protection);
+		protection.arguments.ddl |= above->arguments.ddl;
+		protection.always |= above->always;
 		*above = protection;
 	}
 	return above->events != 0;
@@ -625,7 +622,10 @@ lease_fence_due(PG_FUNCTION_ARGS)
 		if (!protection_is_complete(&own))
 			action = "build";
 		else if (!protection_at_truncate(&own, above.arguments.lease))
+		{
 			action = "truncate";
+			arguments = &own.arguments;
+		}
 	}
 	else if (own.truncate != NIL && own.events == 0)
 	{

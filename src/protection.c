@@ -188,6 +188,19 @@ protection_binds(const FormData_pg_trigger *trigger)
 }
 
 /*
+ * is_made_by_protect tells whether a row trigger has one of the two names that
+ * lease.protect() gives to that of INSERT.  Triggers of other fences, made by
+ * hand, may stand beside it; they are asked as well, but the table's fence is
+ * this one.
+ */
+static bool
+is_made_by_protect(const FormData_pg_trigger *trigger)
+{
+	return strcmp(NameStr(trigger->tgname), "lease_fence") == 0 ||
+		strcmp(NameStr(trigger->tgname), "lease_fence_insert") == 0;
+}
+
+/*
  * begin_scan begins a scan of the triggers of a table, in the order of names.
  */
 static SysScanDesc
@@ -237,7 +250,7 @@ protection_read(Oid table, Protection *protection)
 			!TRIGGER_FOR_AFTER(trigger->tgtype) ||
 			!trigger_asks(tuple, pg_trigger, arguments))
 			continue;
-		if (protection->events == 0)
+		if (protection->events == 0 || is_made_by_protect(trigger))
 			protection->arguments = *arguments;
 		events = trigger->tgtype & ROW_EVENTS;
 		if (trigger->tgattr.dim1 > 0)

@@ -383,17 +383,51 @@ DROP TABLE filling;
 COMMIT;
 DROP FUNCTION attach_it;
 
--- A fence that is made beside another one has to be like it, as later children are.
+-- Triggers of other fences may stand beside that of protect(), and are asked as well; but
+-- later children and partitions are fenced as protect() has done it.
 CREATE TABLE twice (id int, note text);
 SELECT lease.protect('twice', 'ddl');
 CREATE TRIGGER aa AFTER INSERT OR UPDATE OR DELETE ON twice FOR EACH ROW WHEN (lease.refuses('ddl')) EXECUTE FUNCTION lease.fence('ddl');
-CREATE TRIGGER aa AFTER INSERT OR UPDATE OR DELETE ON twice FOR EACH ROW WHEN (lease.refuses('ddl/other')) EXECUTE FUNCTION lease.fence('ddl/other', 'ddl');
-CREATE TRIGGER aa AFTER INSERT OR UPDATE OR DELETE ON twice FOR EACH ROW WHEN (lease.refuses('ddl')) EXECUTE FUNCTION lease.fence('ddl', 'ddl');
+CREATE TRIGGER bb AFTER INSERT OR UPDATE OR DELETE ON twice FOR EACH ROW WHEN (lease.refuses('ddl/other')) EXECUTE FUNCTION lease.fence('ddl/other', 'ddl');
 CREATE TABLE twice_child () INHERITS (twice);
-SELECT rel, lease, ddl FROM lease.fence WHERE rel::text LIKE 'twice%' ORDER BY rel::text COLLATE "C";
+SELECT rel, lease, ddl, row_trigger, truncate_trigger FROM lease.fence WHERE rel::text LIKE 'twice%' ORDER BY rel::text COLLATE "C";
+SELECT try('INSERT INTO twice VALUES (1)', 'ddl', :now), try('INSERT INTO twice_child VALUES (1)', 'ddl', :now), try('INSERT INTO twice_child VALUES (1)', 'ddl/other', :other);
+BEGIN;
+SELECT lease.guard('ddl', :now), lease.guard('ddl/other', :other) \g /dev/null
+DROP TABLE twice, twice_child;
+COMMIT;
+CREATE TABLE above (id int) PARTITION BY LIST (id);
+CREATE TABLE above_1 PARTITION OF above DEFAULT PARTITION BY LIST (id);
+SELECT lease.protect('above_1', 'ddl');
+CREATE TRIGGER aaa AFTER INSERT OR UPDATE OR DELETE ON above FOR EACH ROW WHEN (lease.refuses('ddl/other')) EXECUTE FUNCTION lease.fence('ddl/other');
+CREATE TABLE above_1_1 PARTITION OF above_1 DEFAULT;
+SELECT rel, lease, ddl, row_trigger, truncate_trigger, inherited FROM lease.fence WHERE rel::text LIKE 'above%' ORDER BY rel::text COLLATE "C";
+SELECT try('TRUNCATE above_1_1', 'ddl/other', :other), try('TRUNCATE above_1_1', 'ddl', :now);
 BEGIN;
 SELECT lease.guard('ddl', :now) \g /dev/null
-DROP TABLE twice, twice_child;
+DROP TABLE above;
+COMMIT;
+CREATE VIEW a_view AS SELECT * FROM mother;
+CREATE TRIGGER instead INSTEAD OF INSERT OR UPDATE OR DELETE ON a_view FOR EACH ROW EXECUTE FUNCTION lease.fence('ddl');
+SELECT count(*) FROM lease.fence WHERE rel = 'a_view'::regclass;
+DROP VIEW a_view;
+
+-- A child must not be fenced less than its parents are.
+CREATE TABLE strict (id int);
+SELECT lease.protect('strict', 'ddl', always => true);
+CREATE TABLE lax (id int);
+SELECT lease.protect('lax', 'ddl', ddl => false);
+CREATE TABLE weak (id int);
+SELECT lease.protect('weak', 'ddl', ddl => false, always => true);
+CREATE TABLE loose_child (id int);
+SELECT lease.protect('loose_child', 'ddl');
+SELECT try('ALTER TABLE weak INHERIT strict', 'ddl', :now), try('ALTER TABLE loose_child INHERIT strict', 'ddl', :now), try('ALTER TABLE strict INHERIT lax', 'ddl', :now);
+CREATE TABLE of_both () INHERITS (strict, lax);
+CREATE TABLE of_both_too () INHERITS (lax, strict);
+SELECT rel, ddl, row_trigger, truncate_trigger FROM lease.fence WHERE rel::text LIKE 'of_both%' ORDER BY rel::text COLLATE "C";
+BEGIN;
+SELECT lease.guard('ddl', :now) \g /dev/null
+DROP TABLE strict, lax, weak, loose_child, of_both, of_both_too;
 COMMIT;
 
 -- Another trigger beside a fence takes nothing from it.
