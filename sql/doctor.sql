@@ -213,6 +213,55 @@ tree(rel, root) AS (
 	FROM fenced f
 	WHERE f.relpersistence = 'u' AND f.relkind <> 'p'
 
+	-- Time
+	UNION ALL
+	SELECT 'warning', 'clock',
+		'This host has no boot clock that all its processes agree on, so that leases are judged by its wall clock: a step of that ends grants early or prolongs them.',
+		NULL
+	WHERE lease.boot_clock() IS NULL
+
+	UNION ALL
+	SELECT 'notice', 'clock',
+		format('The wall clock has been stepped by up to %s since leases were last granted or renewed: %s%s. No grant is longer or shorter for that; their expires_at follow at the next renewal.',
+			(array_agg(s.clock_step ORDER BY abs(extract(epoch FROM s.clock_step)) DESC))[1],
+			array_to_string((array_agg(s.name ORDER BY s.name))[1:5], ', '),
+			CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) END),
+		NULL
+	FROM lease.read_status() s
+	WHERE abs(extract(epoch FROM s.clock_step)) > 1
+	HAVING count(*) > 0
+
+	-- What a failover may take back
+	UNION ALL
+	SELECT 'warning', 'setting synchronous_standby_names',
+		format('It is %s, and no synchronous standby is connected: every acquire waits for one.', s.setting),
+		'ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf();'
+	FROM pg_settings s
+	WHERE s.name = 'synchronous_standby_names' AND s.setting <> '' AND NOT pg_is_in_recovery()
+		AND NOT EXISTS (SELECT FROM pg_stat_get_wal_senders() w WHERE w.sync_state IN ('sync', 'quorum'))
+
+	UNION ALL
+	SELECT 'notice', 'setting synchronous_standby_names',
+		'It is empty, and there are standbys: a failover may lose the last grants that were told, whose holders believe in them until their own deadlines. Epochs and fences hold all the same.',
+		'ALTER SYSTEM SET synchronous_standby_names = ''*''; SELECT pg_reload_conf();'
+	FROM pg_settings s
+	WHERE s.name = 'synchronous_standby_names' AND s.setting = '' AND NOT pg_is_in_recovery()
+		AND EXISTS (SELECT FROM pg_stat_get_wal_senders() w WHERE w.state IN ('streaming', 'catchup'))
+
+	UNION ALL
+	SELECT 'notice', 'setting synchronous_commit',
+		format('It is %s: a crash may take back renewals, releases and work that were acknowledged. Grants commit durably all the same.', s.setting),
+		'ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf();'
+	FROM pg_settings s
+	WHERE s.name = 'synchronous_commit' AND s.reset_val = 'off'
+
+	UNION ALL
+	SELECT 'notice', 'setting data_checksums',
+		'It is off: damage to the page of a lease or of an epoch may go unnoticed. pg_checksums --enable, while the server is stopped, switches it on.',
+		NULL
+	FROM pg_settings s
+	WHERE s.name = 'data_checksums' AND s.setting = 'off'
+
 	-- Fences that let nobody through
 	UNION ALL
 	SELECT 'warning', format('lease "%s"', f.lease),

@@ -33,7 +33,8 @@ BEGIN
 		allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
-			' lease.descendants, lease.own_triggers, lease.build_fence, lease.doctor TO %s',
+			' lease.descendants, lease.own_triggers, lease.build_fence, lease.boot_clock,'
+			' lease.doctor TO %s',
 			allow.role);
 	END IF;
 END;
@@ -66,7 +67,7 @@ BEGIN
 		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
 		' lease.read_trigger, lease.protect, lease.unprotect, lease.descendants, lease.own_triggers,'
-		' lease.build_fence, lease.doctor FROM %s',
+		' lease.build_fence, lease.boot_clock, lease.doctor FROM %s',
 		disallow.role);
 	EXECUTE format('REVOKE SELECT ON lease.status, lease.fence FROM %s', disallow.role);
 	EXECUTE format('REVOKE USAGE ON SCHEMA lease FROM %s', disallow.role);
@@ -95,5 +96,5 @@ GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin TO @extowner@;
 
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
 GRANT SELECT ON lease.status, lease.fence TO pg_monitor;
-GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(),
+GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(),
 	lease.read_trigger(oid) TO pg_monitor;

@@ -18,7 +18,8 @@ RETURNS TABLE (
 	ttl interval,
 	grace interval,
 	min_hold interval,
-	late_commit boolean)
+	late_commit boolean,
+	clock_step interval)
 AS 'MODULE_PATHNAME', 'lease_read_status'
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100;
 COMMENT ON FUNCTION lease.read_status() IS 'reads lease.status, which is the view to use';
@@ -43,3 +44,11 @@ COMMENT ON COLUMN lease.status.ttl IS 'default length of a grant';
 COMMENT ON COLUMN lease.status.grace IS 'how long nobody may acquire after a grant expired';
 COMMENT ON COLUMN lease.status.min_hold IS 'how long after an acquire nobody else may acquire, even after a release';
 COMMENT ON COLUMN lease.status.late_commit IS 'whether guarded transactions may commit after expiry while nobody has taken over';
+COMMENT ON COLUMN lease.status.clock_step IS 'by how much the wall clock has been stepped since the lease was last granted, renewed or ended, which changes nothing but expires_at; null if it was never granted, or on another boot of this host or elsewhere';
+
+CREATE FUNCTION lease.boot_clock()
+RETURNS text
+AS 'MODULE_PATHNAME', 'lease_boot_clock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.boot_clock() IS
+'the identity of the clock by which leases are judged, which no step of the wall clock touches; null if this host has none, and the wall clock decides';

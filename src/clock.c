@@ -208,6 +208,16 @@ clock_moment(void)
 }
 
 /*
+ * clock_is_witness tells whether the clock of a reading is the one by which an
+ * instant was stored, and is none that can be stepped.
+ */
+bool
+clock_is_witness(const Clock *clock, const char *boot)
+{
+	return clock->boot && boot && strcmp(clock->boot, boot) == 0;
+}
+
+/*
  * clock_localize brings a stored instant onto the scale of a reading.  On the
  * boot that stored it that is the stored value itself; elsewhere it lies as
  * far from the present as its image lies from the present wall clock.
@@ -219,7 +229,7 @@ clock_localize(const Clock *clock, const char *boot,
 	int64		distance;
 	int64		result;
 
-	if (clock->boot && boot && strcmp(clock->boot, boot) == 0)
+	if (clock_is_witness(clock, boot))
 		result = instant->boot;
 	else if (pg_sub_s64_overflow(instant->wall, clock->wall_now, &distance) ||
 			 pg_add_s64_overflow(clock->now, distance, &result))
@@ -250,7 +260,7 @@ clock_store(const Clock *clock, int64 instant)
 int64
 clock_step(const Clock *clock, const char *boot, const StoredInstant *instant)
 {
-	if (!clock->boot || !boot || strcmp(clock->boot, boot) != 0)
+	if (!clock_is_witness(clock, boot))
 		return 0;
 	return (clock->wall_now - clock->now) - (instant->wall - instant->boot);
 }

@@ -37,6 +37,7 @@ typedef struct Clock
 
 extern void clock_read(Clock *clock);
 extern int64 clock_moment(void);
+extern bool clock_is_witness(const Clock *clock, const char *boot);
 extern int64 clock_localize(const Clock *clock, const char *boot,
 							const StoredInstant *instant);
 extern StoredInstant clock_store(const Clock *clock, int64 instant);

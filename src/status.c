@@ -25,6 +25,7 @@
 #include "utils/builtins.h"
 
 SQL_CALLABLE(lease_read_status);
+SQL_CALLABLE(lease_boot_clock);
 
 /* Columns of lease.read_status(), as sql/status.sql declares them */
 enum
@@ -46,6 +47,7 @@ enum
 	Status_grace,
 	Status_min_hold,
 	Status_late_commit,
+	Status_clock_step,
 	Status_columns
 };
 
@@ -150,6 +152,10 @@ receive_row(const LeaseRow *row, void *arg)
 	SET_IF(true, grace, clock_interval_datum(row->grace));
 	SET_IF(true, min_hold, clock_interval_datum(row->min_hold));
 	SET_IF(true, late_commit, BoolGetDatum(row->late_commit));
+	SET_IF(row->epoch != 0 &&
+		   clock_is_witness(&target->clock, row->boot), clock_step,
+		   clock_interval_datum(clock_step(&target->clock, row->boot,
+										   &row->deadline)));
 
 #undef SET_IF
 
@@ -170,4 +176,21 @@ lease_read_status(PG_FUNCTION_ARGS)
 	clock_read(&target.clock);
 	store_read_all(receive_row, &target);
 	return (Datum) 0;
+}
+
+/*
+ * lease_boot_clock: lease.boot_clock()
+ *
+ * The identity of the clock by which leases are judged, or null if there is only
+ * the wall clock.
+ */
+Datum
+lease_boot_clock(PG_FUNCTION_ARGS)
+{
+	Clock		clock;
+
+	clock_read(&clock);
+	if (!clock.boot)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(clock.boot));
 }

@@ -30,7 +30,7 @@ SELECT current_database() AS dbname \gset
 CREATE VIEW everything AS
 	SELECT severity, replace(object, quote_ident(session_user), 'superuser') AS object, meaning, remedy
 	FROM lease.doctor()
-	WHERE object NOT IN ('setting fsync', 'setting full_page_writes')
+	WHERE object NOT IN ('setting fsync', 'setting full_page_writes', 'setting data_checksums', 'clock')
 		AND object NOT IN (SELECT format('role %I', rolname) FROM pg_roles WHERE rolsuper AND rolname <> session_user);
 SELECT * FROM everything;
 CREATE TABLE work (id int, note text);

@@ -53,6 +53,33 @@ is( $standby->safe_psql('postgres',
 		"$AHEAD; SELECT lease.holds('L', $epoch)"),
 	'f', 'a grant is over on a standby as elsewhere');
 
+# What the doctor says of standbys and of what a crash or a failover may take back
+my $findings = "SELECT severity, object FROM lease.doctor() WHERE object LIKE 'setting s%' ORDER BY 2, 1";
+is($primary->safe_psql('postgres', $findings),
+	'notice|setting synchronous_standby_names',
+	'the doctor tells that no standby is synchronous');
+is($standby->safe_psql('postgres', $findings), '', 'and a standby has none of its own');
+$primary->append_conf('postgresql.conf',
+	"synchronous_standby_names = 'nobody'\nsynchronous_commit = off");
+$primary->reload;
+ok( $primary->poll_query_until('postgres',
+		"SELECT count(*) = 2 FROM lease.doctor()"
+		  . " WHERE object = 'setting synchronous_standby_names' AND severity = 'warning'"
+		  . " OR object = 'setting synchronous_commit' AND severity = 'notice'"),
+	'that the one that is named is not there, and what is not durable');
+$primary->append_conf('postgresql.conf',
+	"synchronous_standby_names = 'standby'\nsynchronous_commit = on");
+$primary->reload;
+ok( $primary->poll_query_until('postgres',
+		"SELECT count(*) = 0 FROM lease.doctor() WHERE object LIKE 'setting s%'"),
+	'with a synchronous standby it has nothing to say');
+$primary->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+$primary->reload;
+is( $primary->safe_psql('postgres',
+		"SELECT count(*) FROM lease.doctor() WHERE object = 'setting data_checksums'"),
+	$primary->safe_psql('postgres', "SELECT (current_setting('data_checksums') = 'off')::int"),
+	'data checksums');
+
 # What writes
 my %call = (
 	acquire => "lease.acquire('L', 'A')",

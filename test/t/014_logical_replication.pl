@@ -572,7 +572,7 @@ sub settings
 	my ($node) = @_;
 
 	return $node->safe_psql('postgres',
-		"SELECT severity, object, remedy FROM lease.doctor() WHERE object LIKE 'setting %'");
+		"SELECT severity, object, remedy FROM lease.doctor() WHERE object LIKE 'setting %' AND object <> 'setting data_checksums'");
 }
 
 # mend(NODE) does what it says, and waits until that holds.
@@ -582,12 +582,12 @@ sub mend
 
 	foreach my $remedy (split /\n/,
 		$node->safe_psql('postgres',
-			"SELECT remedy FROM lease.doctor() WHERE object LIKE 'setting %'"))
+			"SELECT remedy FROM lease.doctor() WHERE object LIKE 'setting %' AND object <> 'setting data_checksums'"))
 	{
 		$node->safe_psql('postgres', $_) foreach split /(?<=;) /, $remedy;
 	}
 	wait_until($node,
-		"SELECT NOT EXISTS (SELECT FROM lease.doctor() WHERE object LIKE 'setting %')",
+		"SELECT NOT EXISTS (SELECT FROM lease.doctor() WHERE object LIKE 'setting %' AND object <> 'setting data_checksums')",
 		'the settings to be mended');
 	return;
 }
