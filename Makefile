@@ -5,6 +5,7 @@
 #   make installcheck     tests a running server (PGHOST, PGPORT, ...)
 #   make check            tests a private copy of the server; needs nothing set up
 #   make demo             tells the story of a paused leader with real processes
+#   make failover         kills servers of a cluster that Patroni manages: 2 minutes
 #   make bench            measures what a fence costs, as ratios
 #   make dist             packs the committed tree for PGXN
 #
@@ -94,7 +95,7 @@ PGXS := $(if $(wildcard $(shell $(PG_CONFIG) --includedir-server 2>/dev/null)/po
 # These goals run in a private copy of the server, built by a make of its own.
 # They are kept apart from PGXS because they also work before its package is
 # installed, and because PGXS has a "check" that only says it is not supported.
-self_contained = check demo bench dist
+self_contained = check demo failover bench dist
 .PHONY: $(self_contained)
 
 ifneq ($(filter $(self_contained),$(MAKECMDGOALS)),)
@@ -113,6 +114,9 @@ export PG_CONFIG
 # Of "make bench": more rounds are less noise
 ROUNDS ?= 10
 
+# Of "make failover": asynchronous, synchronous; both if empty
+MODES ?=
+
 check:
 	@test/prerequisites tests
 	@test/private_server test/check
@@ -120,6 +124,10 @@ check:
 demo:
 	@test/prerequisites build
 	@test/private_server test/demo/run
+
+failover:
+	@test/prerequisites failover
+	@test/private_server test/failover/run $(MODES)
 
 bench:
 	@test/prerequisites build

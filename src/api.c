@@ -90,9 +90,12 @@ fill_reply(const GrantResult *result, Datum *values, bool *nulls)
 	nulls[3] = nulls[4] = nulls[5] = row->epoch == 0;
 	if (row->epoch != 0)
 	{
+		Clock		clock;
+
+		clock_read(&clock);
 		values[3] = CStringGetTextDatum(row->holder);
-		values[4] = TimestampTzGetDatum(row->acquired.wall);
-		values[5] = TimestampTzGetDatum(row->deadline.wall);
+		values[4] = TimestampTzGetDatum(clock_image(&clock, row->boot, &row->acquired));
+		values[5] = TimestampTzGetDatum(clock_image(&clock, row->boot, &row->deadline));
 	}
 	values[6] = clock_interval_datum(live_for(row));
 }

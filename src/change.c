@@ -38,9 +38,6 @@
 #include "lock.h"
 #include "store.h"
 
-/* A step of the wall clock that is worth a warning, in microseconds */
-#define CLOCK_STEP_WARNING	USECS_PER_SEC
-
 /*
  * change_take_fence takes the lease's fence lock exclusively, waiting for COMMITs
  * under way with a bound; if in vain, it tells who is in the way.
@@ -175,8 +172,8 @@ warn_of_step(const Reading *reading)
 
 /*
  * change_rebase brings the instants of a row onto the present boot clock if another
- * boot wrote them, as one row knows one clock only.  To be called before any
- * of them is set.
+ * boot wrote them, as one row knows one clock only, and their images onto the
+ * wall clock if that was stepped.  To be called before any of them is set.
  */
 void
 change_rebase(Reading *reading)
@@ -185,8 +182,17 @@ change_rebase(Reading *reading)
 	LeaseRow   *row = &reading->row;
 
 	warn_of_step(reading);
-	if (clock->boot && row->boot && strcmp(clock->boot, row->boot) == 0)
+	if (clock_is_witness(clock, row->boot))
+	{
+		if (row->epoch != 0)
+		{
+			row->acquired.wall = clock_image(clock, row->boot, &row->acquired);
+			row->deadline.wall = clock_image(clock, row->boot, &row->deadline);
+		}
+		if (row->successor)
+			row->reserved.wall = clock_image(clock, row->boot, &row->reserved);
 		return;
+	}
 	if (row->epoch != 0)
 	{
 		row->acquired = clock_store(clock, reading->authority.acquired);

@@ -266,6 +266,21 @@ clock_step(const Clock *clock, const char *boot, const StoredInstant *instant)
 }
 
 /*
+ * clock_image returns where a stored instant lies on the present wall clock.
+ * What is less than a step is left alone, so that the image does not tremble
+ * with every reading.
+ */
+TimestampTz
+clock_image(const Clock *clock, const char *boot, const StoredInstant *instant)
+{
+	int64		step = clock_step(clock, boot, instant);
+
+	if (step > CLOCK_STEP_WARNING || step < -CLOCK_STEP_WARNING)
+		return instant->wall + step;
+	return instant->wall;
+}
+
+/*
  * clock_interval turns an interval into microseconds, a day being 24 hours.
  * Months have no fixed length and are refused, as is everything below a
  * millisecond (but zero, where that has a meaning) and beyond a century.

@@ -22,6 +22,9 @@ typedef struct StoredInstant
 	TimestampTz wall;			/* image on the wall clock */
 } StoredInstant;
 
+/* A step of the wall clock that is worth a warning, in microseconds */
+#define CLOCK_STEP_WARNING	USECS_PER_SEC
+
 /*
  * One reading of the clocks.  "now" and "tx" are microseconds on the scale
  * that decides: the boot clock where there is one, else the wall clock.
@@ -43,6 +46,8 @@ extern int64 clock_localize(const Clock *clock, const char *boot,
 extern StoredInstant clock_store(const Clock *clock, int64 instant);
 extern int64 clock_step(const Clock *clock, const char *boot,
 						const StoredInstant *instant);
+extern TimestampTz clock_image(const Clock *clock, const char *boot,
+							   const StoredInstant *instant);
 extern Datum clock_interval_datum(int64 microseconds);
 extern int64 clock_interval(const Interval *interval, const char *argument,
 							bool zero_allowed);

@@ -135,13 +135,13 @@ receive_row(const LeaseRow *row, void *arg)
 	SET_IF(row->epoch != 0, epoch, Int64GetDatum(row->epoch));
 	SET_IF(row->epoch != 0, holder, CStringGetTextDatum(row->holder));
 	SET_IF(row->epoch != 0, acquired_at,
-		   TimestampTzGetDatum(row->acquired.wall));
+		   TimestampTzGetDatum(clock_image(&target->clock, row->boot, &row->acquired)));
 	SET_IF(row->epoch != 0, expires_at,
-		   TimestampTzGetDatum(row->deadline.wall));
+		   TimestampTzGetDatum(clock_image(&target->clock, row->boot, &row->deadline)));
 	SET_IF(true, remaining,
 		   clock_interval_datum(held ? Max(authority.deadline - target->clock.now, 0) : 0));
 	SET_IF(available != PG_INT64_MIN, available_at,
-		   TimestampTzGetDatum(row->deadline.wall +
+		   TimestampTzGetDatum(clock_image(&target->clock, row->boot, &row->deadline) +
 							   (available - authority.deadline)));
 	SET_IF(end != NULL, last_end, CStringGetTextDatum(end));
 	SET_IF(row->successor != NULL, successor,
