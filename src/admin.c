@@ -83,6 +83,7 @@ create_lease(const LeaseRow *row, int *blocker)
 				 errmsg("lease \"%s\" already exists", row->name),
 				 errhint("Change its settings with lease.alter().")));
 	}
+	epoch_settle();
 	store_insert(row);
 	guard_note_change();
 	return true;
@@ -239,7 +240,9 @@ lease_raise_floor(PG_FUNCTION_ARGS)
 {
 	int64		epoch = arg_epoch(fcinfo, 0);
 
+	/* Like a grant, it must not be forgotten by a crash or a failover. */
 	arg_begin_write("lease.raise_floor()");
+	guard_note_grant();
 	PG_RETURN_INT64(epoch_raise(epoch));
 }
 

@@ -13,11 +13,21 @@
  * last draws, point-in-time recovery, a copied data directory, dump and
  * restore.  The *origin* is a hash of everything that differs on another
  * branch.  A draw that finds another origin recorded than its own lifts the
- * sequence far above whatever the other branch may have drawn: by 2^32, and at
- * least to the present time in microseconds since 1970, which orders branches
- * that skip from the same value.  Only then it records its own origin.  Both
- * writes are non-transactional; a crash between them makes the next draw skip
- * again, which costs nothing.
+ * sequence far above whatever any other branch may have drawn: to the present time
+ * in microseconds since 1970.  No branch that has been lifted so ever draws one
+ * epoch per microsecond, so all of them stay behind the clock, and whoever skips
+ * later is above them, however often its history has forked.  Only then it
+ * records its own origin.  Both writes are non-transactional; a crash between
+ * them makes the next draw skip again, which costs nothing.
+ *
+ * Where the sequence is ahead of the clock (it was raised by hand, or the clock
+ * was set back), a skip is by 2^32 and by the present time, which orders those
+ * that skip from the same value.
+ *
+ * The origin is recorded before the first lease is created, so that there is none
+ * whose history can fork unnoticed.  It is written before the epoch that follows:
+ * where it is the younger of the two, somebody else has set both, as a dump of this
+ * very database does that is restored into it.
  *
  * Locks: the origin lock, share while drawing, exclusive while lifting, because
  * setval() is no compare-and-max; released before the call returns.
@@ -31,6 +41,7 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "access/htup_details.h"
@@ -51,8 +62,16 @@
 /* How far a new branch of history skips. */
 #define EPOCH_SKIP			(INT64CONST(1) << 32)
 
-/* A file of the data directory that is written once, by initdb. */
+/* An origin that is that of no branch. */
+#define FOREIGN_ORIGIN		1
+
+/*
+ * Files of the data directory: one that is written once, by initdb, and one that
+ * is only ever written in place, but differs from that in any copy, so that who
+ * restores a copy over it and leaves alone what is the same replaces it.
+ */
 #define DATA_DIRECTORY_WITNESS	"PG_VERSION"
+#define DATA_DIRECTORY_REPLACED	"global/pg_control"
 
 /* What the page of a sequence says. */
 typedef struct SequenceState
@@ -112,22 +131,35 @@ set_sequence(Oid relid, int64 value)
 }
 
 /*
+ * stat_witness reads what the file system says of a file of the data directory.
+ */
+static void
+stat_witness(const char *path, struct stat *witness)
+{
+	if (stat(path, witness) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not stat file \"%s\": %m", path)));
+}
+
+/*
  * compute_origin hashes what tells this branch of the database's history from
  * any other: the cluster and its timeline, the database and the sequence in
- * it (a restored dump has others), and inode and change time of a file of the
+ * it (a restored dump has others), and inodes and change time of files of the
  * data directory (a copy has others).  A false alarm costs one skip.
  */
 static int64
 compute_origin(Oid epoch_sequence)
 {
 	struct stat witness;
+	struct stat replaced;
+#ifdef STATX_BTIME
+	struct statx birth;
+#endif
 	uint64		hash;
 
-	if (stat(DATA_DIRECTORY_WITNESS, &witness) != 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not stat file \"%s\": %m",
-						DATA_DIRECTORY_WITNESS)));
+	stat_witness(DATA_DIRECTORY_WITNESS, &witness);
+	stat_witness(DATA_DIRECTORY_REPLACED, &replaced);
 
 	hash = GetSystemIdentifier();
 	hash = hash_combine64(hash, (uint64) GetWALInsertionTimeLine());
@@ -135,11 +167,21 @@ compute_origin(Oid epoch_sequence)
 	hash = hash_combine64(hash, (uint64) epoch_sequence);
 	hash = hash_combine64(hash, (uint64) witness.st_ino);
 	hash = hash_combine64(hash, (uint64) witness.st_ctime);
+	hash = hash_combine64(hash, (uint64) replaced.st_ino);
+#ifdef STATX_BTIME
+	/* The number of an inode is soon used again. */
+	if (statx(AT_FDCWD, DATA_DIRECTORY_REPLACED, 0, STATX_BTIME, &birth) == 0 &&
+		(birth.stx_mask & STATX_BTIME) != 0)
+	{
+		hash = hash_combine64(hash, (uint64) birth.stx_btime.tv_sec);
+		hash = hash_combine64(hash, (uint64) birth.stx_btime.tv_nsec);
+	}
+#endif
 
 	/* A combination is no avalanche; finish with a real hash. */
 	hash = hash_bytes_extended((const unsigned char *) &hash, sizeof(hash), 0);
 	hash &= (uint64) PG_INT64_MAX;
-	return hash == 0 ? 1 : (int64) hash;
+	return hash <= FOREIGN_ORIGIN ? FOREIGN_ORIGIN + 1 : (int64) hash;
 }
 
 /*
@@ -183,23 +225,80 @@ next_epoch(Oid sequence)
 }
 
 /*
- * lift moves the sequence to where no other branch of history has been, but
- * never back.  The origin lock is held exclusively.
+ * is_home tells whether the last epoch was drawn, or the first lease created, on
+ * this branch of history.
+ */
+static bool
+is_home(const SequenceState *origin, const SequenceState *epochs, int64 here)
+{
+	return origin->is_called && origin->last_value == here &&
+		(!epochs->is_called || origin->lsn <= epochs->lsn);
+}
+
+/*
+ * lift moves the sequence to where no other branch of history has been, and above
+ * the given epoch, but never back.  The origin lock is held exclusively.
  */
 static void
 lift(const Catalog *relations, const SequenceState *epochs, int64 above)
 {
 	Clock		clock;
-	int64		target;
+	int64		target = Max(epochs->last_value, above);
 	int64		unix_epoch = (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
 	USECS_PER_DAY;
 
 	clock_read(&clock);
-	if (pg_add_s64_overflow(epochs->last_value, EPOCH_SKIP, &target))
+	if (target < clock.wall_now + unix_epoch)
+		target = clock.wall_now + unix_epoch;
+	else if (pg_add_s64_overflow(target, EPOCH_SKIP, &target) ||
+			 pg_add_s64_overflow(target, Max(clock.wall_now, 0), &target))
 		raise_exhausted();
-	target = Max(target, clock.wall_now + unix_epoch);
-	target = Max(target, above);
 	set_sequence(relations->epoch, target);
+}
+
+/*
+ * settle makes this branch of history the home of the sequence, and tells whether
+ * it was not.  The origin lock is held exclusively.
+ */
+static bool
+settle(const Catalog *relations, int64 here, int64 above)
+{
+	SequenceState origin;
+	SequenceState epochs;
+
+	read_sequence(relations->origin, &origin);
+	read_sequence(relations->epoch, &epochs);
+	if (is_home(&origin, &epochs, here))
+		return false;
+
+	/* A fresh installation has nothing to skip. */
+	if (origin.is_called || epochs.is_called)
+		lift(relations, &epochs, above);
+	set_sequence(relations->origin, here);
+	return true;
+}
+
+/*
+ * epoch_settle records where the history of the first lease begins.
+ */
+void
+epoch_settle(void)
+{
+	Catalog		relations;
+	SequenceState origin;
+	LOCKTAG		tag;
+
+	catalog_get(&relations);
+	read_sequence(relations.origin, &origin);
+	if (origin.is_called)
+		return;
+
+	lock_tag_origin(&tag);
+	lock_take(&tag, ExclusiveLock);
+	read_sequence(relations.origin, &origin);
+	if (!origin.is_called)
+		(void) settle(&relations, compute_origin(relations.epoch), 0);
+	lock_drop(&tag, ExclusiveLock);
 }
 
 /*
@@ -223,7 +322,8 @@ epoch_draw(int64 above)
 
 	lock_take(&tag, mode);
 	read_sequence(relations.origin, &origin);
-	if (origin.is_called && origin.last_value == here)
+	read_sequence(relations.epoch, &epochs);
+	if (is_home(&origin, &epochs, here))
 		epoch = next_epoch(relations.epoch);
 
 	/* The slow path: a new branch, a first draw, or a sequence set back. */
@@ -237,17 +337,12 @@ epoch_draw(int64 above)
 			lock_take(&tag, mode);
 		}
 
-		read_sequence(relations.origin, &origin);
-		read_sequence(relations.epoch, &epochs);
-		if (!origin.is_called || origin.last_value != here)
+		if (!settle(&relations, here, above))
 		{
-			/* A fresh installation has nothing to skip. */
-			if (origin.is_called || epochs.is_called)
+			read_sequence(relations.epoch, &epochs);
+			if (epochs.last_value <= above)
 				lift(&relations, &epochs, above);
-			set_sequence(relations.origin, here);
 		}
-		else if (epochs.last_value <= above)
-			lift(&relations, &epochs, above);
 		epoch = next_epoch(relations.epoch);
 	}
 
@@ -270,12 +365,14 @@ int64
 epoch_raise(int64 floor)
 {
 	Catalog		relations;
-	SequenceState epochs;
 	SequenceState origin;
+	SequenceState epochs;
 	LOCKTAG		tag;
+	int64		here;
 	int64		result;
 
 	catalog_get(&relations);
+	here = compute_origin(relations.epoch);
 	lock_tag_origin(&tag);
 	lock_take(&tag, ExclusiveLock);
 
@@ -284,15 +381,18 @@ epoch_raise(int64 floor)
 	result = epochs.is_called ? epochs.last_value : 0;
 	if (floor > result)
 	{
-		set_sequence(relations.epoch, floor);
-
-		/* A fresh installation is on no other branch; see epoch_draw. */
+		/* A fresh installation is on no other branch; see settle. */
 		if (!origin.is_called && !epochs.is_called)
-			set_sequence(relations.origin, compute_origin(relations.epoch));
+			set_sequence(relations.origin, here);
+
+		/* What we write must not hide that somebody else wrote both. */
+		else if (origin.is_called && !is_home(&origin, &epochs, here))
+			set_sequence(relations.origin, FOREIGN_ORIGIN);
+		set_sequence(relations.epoch, floor);
 		read_sequence(relations.epoch, &epochs);
-		XLogFlush(epochs.lsn);
 		result = floor;
 	}
+	XLogFlush(epochs.lsn);
 
 	lock_drop(&tag, ExclusiveLock);
 	return result;

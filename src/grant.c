@@ -230,25 +230,23 @@ draw(void *arg)
 
 /*
  * make_grant writes a new grant into the row, or returns false if somebody was
- * faster.  An epoch once drawn serves for every attempt.
+ * faster.  Every attempt draws an epoch of its own: between two of them somebody may
+ * have been told a greater one, and have rolled back.
  */
 static bool
-make_grant(Reading *reading, const AcquireRequest *request, int64 *epoch)
+make_grant(Reading *reading, const AcquireRequest *request)
 {
 	LeaseRow   *row = &reading->row;
 	int64		ttl = request->ttl != 0 ? request->ttl : row->ttl;
+	int64		epoch = row->epoch;
 
 	if (reading->at.tx + ttl <= reading->at.now)
 		raise_too_old(row->name, ttl, &reading->clock);
-	if (*epoch <= row->epoch)
-	{
-		*epoch = row->epoch;
-		(void) lock_run_bounded(row->name, draw, epoch);
-	}
+	(void) lock_run_bounded(row->name, draw, &epoch);
 
 	change_rebase(reading);
 	row->state = GRANT_MADE;
-	row->epoch = *epoch;
+	row->epoch = epoch;
 	row->holder = pstrdup(request->holder);
 	row->acquired = clock_store(&reading->clock, reading->at.tx);
 	row->deadline = clock_store(&reading->clock, reading->at.tx + ttl);
@@ -312,6 +310,7 @@ create_if_missing(const char *name, int *blocker)
 		return true;
 	}
 	grant_default_row(name, &reading.row);
+	epoch_settle();
 	store_insert(&reading.row);
 	guard_note_change();
 	return true;
@@ -326,7 +325,6 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 		  GrantResult *result)
 {
 	int			blocker = 0;
-	int64		epoch = 0;
 
 	for (;;)
 	{
@@ -347,7 +345,7 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 		}
 		updater = reading->row.updater;
 		if (!TransactionIdIsValid(updater) &&
-			make_grant(reading, request, &epoch))
+			make_grant(reading, request))
 			break;
 
 		change_drop_fence(name);
