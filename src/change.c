@@ -39,8 +39,8 @@
 #include "store.h"
 
 /*
- * change_take_fence takes the lease's fence lock exclusively, waiting for COMMITs
- * under way with a bound; if in vain, it tells who is in the way.
+ * change_take_fence takes the lease's fence lock exclusively, waiting for
+ * COMMITs under way with a bound; if in vain, it tells who is in the way.
  */
 bool
 change_take_fence(const char *name, int *blocker)
@@ -171,9 +171,10 @@ warn_of_step(const Reading *reading)
 }
 
 /*
- * change_rebase brings the instants of a row onto the present boot clock if another
- * boot wrote them, as one row knows one clock only, and their images onto the
- * wall clock if that was stepped.  To be called before any of them is set.
+ * change_rebase brings the instants of a row onto the present boot clock if
+ * another boot wrote them, as one row knows one clock only, and their images
+ * onto the wall clock if that was stepped.  To be called before any of them is
+ * set.
  */
 void
 change_rebase(Reading *reading)

@@ -149,9 +149,10 @@ boot_clock_now(void)
  * clock_read reads both clocks.
  *
  * The wall clock is read between two readings of the boot clock, again if this
- * process was held up in between: "now" is the later one, and the transaction's
- * start is reckoned back from the earlier one by the time that has passed on
- * the wall clock since, so that a pause here makes nobody's authority longer.
+ * process was held up in between: "now" is the later one, and the
+ * transaction's start is reckoned back from the earlier one by the time that
+ * has passed on the wall clock since, so that a pause here makes nobody's
+ * authority longer.
  *
  * A forward step of the wall clock since the transaction's start makes it look
  * older, a backward one never makes it look younger than the present: a taker
@@ -198,8 +199,8 @@ clock_read(Clock *clock)
 
 /*
  * clock_moment returns the present in microseconds, for measuring how long a
- * wait takes; no step of the wall clock shortens or prolongs it where there is a
- * boot clock.
+ * wait takes; no step of the wall clock shortens or prolongs it where there is
+ * a boot clock.
  */
 int64
 clock_moment(void)

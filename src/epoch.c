@@ -13,24 +13,24 @@
  * last draws, point-in-time recovery, a copied data directory, dump and
  * restore.  The *origin* is a hash of everything that differs on another
  * branch.  A draw that finds another origin recorded than its own lifts the
- * sequence far above whatever any other branch may have drawn: to the present time
- * in microseconds since 1970.  No branch that has been lifted so ever draws one
- * epoch per microsecond, so all of them stay behind the clock, and whoever skips
- * later is above them, however often its history has forked.  Only then it
- * records its own origin.  Both writes are non-transactional; a crash between
- * them makes the next draw skip again, which costs nothing.
+ * sequence far above whatever any other branch may have drawn: to the present
+ * time in microseconds since 1970.  No branch that has been lifted so ever
+ * draws one epoch per microsecond, so all of them stay behind the clock, and
+ * whoever skips later is above them, however often its history has forked.
+ * Only then it records its own origin.  Both writes are non-transactional; a
+ * crash between them makes the next draw skip again, which costs nothing.
  *
- * Where the sequence is ahead of the clock (it was raised by hand, or the clock
- * was set back), a skip is by 2^32 and by the present time, which orders those
- * that skip from the same value.
+ * Where the sequence is ahead of the clock (it was raised by hand, or the
+ * clock was set back), a skip is by 2^32 and by the present time, which orders
+ * those that skip from the same value.
  *
- * The origin is recorded before the first lease is created, so that there is none
- * whose history can fork unnoticed.  It is written before the epoch that follows:
- * where it is the younger of the two, somebody else has set both, as a dump of this
- * very database does that is restored into it.
+ * The origin is recorded before the first lease is created, so that there is
+ * none whose history can fork unnoticed.  It is written before the epoch that
+ * follows: where it is the younger of the two, somebody else has set both, as
+ * a dump of this very database does that is restored into it.
  *
- * Locks: the origin lock, share while drawing, exclusive while lifting, because
- * setval() is no compare-and-max; released before the call returns.
+ * Locks: the origin lock, share while drawing, exclusive while lifting,
+ * because setval() is no compare-and-max; released before the call returns.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -66,9 +66,10 @@
 #define FOREIGN_ORIGIN		1
 
 /*
- * Files of the data directory: one that is written once, by initdb, and one that
- * is only ever written in place, but differs from that in any copy, so that who
- * restores a copy over it and leaves alone what is the same replaces it.
+ * Files of the data directory: one that is written once, by initdb, and one
+ * that is only ever written in place, but differs from that in any copy, so
+ * that who restores a copy over it and leaves alone what is the same replaces
+ * it.
  */
 #define DATA_DIRECTORY_WITNESS	"PG_VERSION"
 #define DATA_DIRECTORY_REPLACED	"global/pg_control"
@@ -131,7 +132,8 @@ set_sequence(Oid relid, int64 value)
 }
 
 /*
- * stat_witness reads what the file system says of a file of the data directory.
+ * stat_witness reads what the file system says of a file of the data
+ * directory.
  */
 static void
 stat_witness(const char *path, struct stat *witness)
@@ -225,8 +227,8 @@ next_epoch(Oid sequence)
 }
 
 /*
- * is_home tells whether the last epoch was drawn, or the first lease created, on
- * this branch of history.
+ * is_home tells whether the last epoch was drawn, or the first lease created,
+ * on this branch of history.
  */
 static bool
 is_home(const SequenceState *origin, const SequenceState *epochs, int64 here)
@@ -236,8 +238,8 @@ is_home(const SequenceState *origin, const SequenceState *epochs, int64 here)
 }
 
 /*
- * lift moves the sequence to where no other branch of history has been, and above
- * the given epoch, but never back.  The origin lock is held exclusively.
+ * lift moves the sequence to where no other branch of history has been, and
+ * above the given epoch, but never back.  The origin lock is held exclusively.
  */
 static void
 lift(const Catalog *relations, const SequenceState *epochs, int64 above)
@@ -257,8 +259,8 @@ lift(const Catalog *relations, const SequenceState *epochs, int64 above)
 }
 
 /*
- * settle makes this branch of history the home of the sequence, and tells whether
- * it was not.  The origin lock is held exclusively.
+ * settle makes this branch of history the home of the sequence, and tells
+ * whether it was not.  The origin lock is held exclusively.
  */
 static bool
 settle(const Catalog *relations, int64 here, int64 above)

@@ -4,13 +4,13 @@
  *	  Acquire, renew, release, revoke.
  *
  * Each operation reads the row, decides with authority.c and, if the answer is
- * yes, writes the row, in the steps of change.c.  If the answer is no, it leaves
- * no trace: no transaction id, no row version, no lock.
+ * yes, writes the row, in the steps of change.c.  If the answer is no, it
+ * leaves no trace: no transaction id, no row version, no lock.
  *
- * Before acquire waits for anything, it looks at the row's uncommitted version,
- * if there is one: if a running transaction has made or renewed a grant that
- * is live, that is the answer.  It waits, with a bound, only for a transaction
- * whose change is over, too.
+ * Before acquire waits for anything, it looks at the row's uncommitted
+ * version, if there is one: if a running transaction has made or renewed a
+ * grant that is live, that is the answer.  It waits, with a bound, only for a
+ * transaction whose change is over, too.
  *
  * After every wait both the row and the clock are read again.  Waiting never
  * lengthens anyone's authority: a deadline is counted from the start of the
@@ -217,7 +217,8 @@ set_busy(const Reading *reading, int blocker, GrantResult *result)
 }
 
 /*
- * draw calls epoch_draw for lock_run_bounded: it replaces an epoch by a new one.
+ * draw calls epoch_draw for lock_run_bounded: it replaces an epoch by a new
+ * one.
  */
 static bool
 draw(void *arg)
@@ -230,8 +231,8 @@ draw(void *arg)
 
 /*
  * make_grant writes a new grant into the row, or returns false if somebody was
- * faster.  Every attempt draws an epoch of its own: between two of them somebody may
- * have been told a greater one, and have rolled back.
+ * faster.  Every attempt draws an epoch of its own: between two of them
+ * somebody may have been told a greater one, and have rolled back.
  */
 static bool
 make_grant(Reading *reading, const AcquireRequest *request)
@@ -317,8 +318,8 @@ create_if_missing(const char *name, int *blocker)
 }
 
 /*
- * take_over makes the grant under the fence lock, if the claim is still good, and
- * tells whether it did.
+ * take_over makes the grant under the fence lock, if the claim is still good,
+ * and tells whether it did.
  */
 static bool
 take_over(const char *name, const AcquireRequest *request, Reading *reading,
@@ -425,9 +426,9 @@ prolong(Reading *reading, int64 ttl)
 }
 
 /*
- * may_renew tells whether the lease exists and the user may act under it.  If not,
- * that is an error, or in a batch an outcome: one lease that was dropped or given
- * to another role must not cost its holder the thousand others.
+ * may_renew tells whether the lease exists and the user may act under it.  If
+ * not, that is an error, or in a batch an outcome: one lease that was dropped
+ * or given to another role must not cost its holder the thousand others.
  */
 static bool
 may_renew(const char *name, bool batch, Reading *reading, GrantResult *result)
@@ -504,12 +505,12 @@ typedef struct EndRequest
 } EndRequest;
 
 /*
- * may_end tells whether there is a grant to end, or raises an error if the user
- * may not end it.
+ * may_end tells whether there is a grant to end, or raises an error if the
+ * user may not end it.
  *
- * A release ends a live grant of its epoch.  A revocation also ends one that is
- * over but was not taken: late_commit might still admit its commit, and grace is
- * not worth waiting for any more.
+ * A release ends a live grant of its epoch.  A revocation also ends one that
+ * is over but was not taken: late_commit might still admit its commit, and
+ * grace is not worth waiting for any more.
  */
 static bool
 may_end(const Reading *reading, const EndRequest *request)

@@ -181,8 +181,8 @@ lease_read_status(PG_FUNCTION_ARGS)
 /*
  * lease_boot_clock: lease.boot_clock()
  *
- * The identity of the clock by which leases are judged, or null if there is only
- * the wall clock.
+ * The identity of the clock by which leases are judged, or null if there is
+ * only the wall clock.
  */
 Datum
 lease_boot_clock(PG_FUNCTION_ARGS)
