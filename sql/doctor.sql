@@ -238,6 +238,7 @@ tree(rel, root) AS (
 		'ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf();'
 	FROM pg_settings s
 	WHERE s.name = 'synchronous_standby_names' AND s.setting <> '' AND NOT pg_is_in_recovery()
+		AND pg_has_role('pg_read_all_stats', 'USAGE')
 		AND NOT EXISTS (SELECT FROM pg_stat_get_wal_senders() w WHERE w.sync_state IN ('sync', 'quorum'))
 
 	UNION ALL

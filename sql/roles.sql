@@ -90,9 +90,9 @@ GRANT SELECT ON lease.status, lease.fence TO @extowner@ WITH GRANT OPTION;
 -- What pg_dump needs when the owner of the database runs it, whoever installed the
 -- extension; and what pg_restore needs, whose user installs it.
 GRANT USAGE ON SCHEMA lease TO pg_database_owner;
-GRANT SELECT ON lease.lease, lease.epoch, lease.origin TO pg_database_owner;
+GRANT SELECT ON lease.lease, lease.epoch, lease.origin, lease.floor TO pg_database_owner;
 GRANT SELECT, INSERT ON lease.lease TO @extowner@;
-GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin TO @extowner@;
+GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin, lease.floor TO @extowner@;
 
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
 GRANT SELECT ON lease.status, lease.fence TO pg_monitor;

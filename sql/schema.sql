@@ -83,6 +83,12 @@ COMMENT ON SEQUENCE lease.epoch IS 'source of all epochs; only ever raise it, wi
 CREATE SEQUENCE lease.origin AS bigint MINVALUE 1 NO CYCLE CACHE 1;
 COMMENT ON SEQUENCE lease.origin IS 'identity of the branch of history on which the last epoch was drawn';
 
+-- To what the sequence of epochs was last lifted or raised.
+CREATE SEQUENCE lease.floor AS bigint MINVALUE 1 NO CYCLE CACHE 1;
+COMMENT ON SEQUENCE lease.floor IS 'to what lease.epoch was last raised, by lease.raise_floor() or after a fork of history';
+
+-- Not lease.epoch: nothing that is restored may set it back.  The origin that is
+-- restored into another database makes the first draw there skip.
 SELECT pg_catalog.pg_extension_config_dump('lease.lease', '');
-SELECT pg_catalog.pg_extension_config_dump('lease.epoch', '');
 SELECT pg_catalog.pg_extension_config_dump('lease.origin', '');
+SELECT pg_catalog.pg_extension_config_dump('lease.floor', '');

@@ -83,7 +83,7 @@ create_lease(const LeaseRow *row, int *blocker)
 				 errmsg("lease \"%s\" already exists", row->name),
 				 errhint("Change its settings with lease.alter().")));
 	}
-	epoch_settle();
+	epoch_settle(row->name);
 	store_insert(row);
 	guard_note_change();
 	return true;

@@ -63,7 +63,8 @@ forget_relation(Datum arg pg_attribute_unused(), Oid relid)
 		!OidIsValid(relid) ||
 		relid == catalog.lease ||
 		relid == catalog.epoch ||
-		relid == catalog.origin)
+		relid == catalog.origin ||
+		relid == catalog.floor)
 	{
 		catalog_known = false;
 		invalidations++;
@@ -138,9 +139,11 @@ find_relations(Catalog *relations)
 	relations->lease = find_member(extension, "lease", schema);
 	relations->epoch = find_member(extension, "epoch", schema);
 	relations->origin = find_member(extension, "origin", schema);
+	relations->floor = find_member(extension, "floor", schema);
 	return OidIsValid(relations->lease) &&
 		OidIsValid(relations->epoch) &&
-		OidIsValid(relations->origin);
+		OidIsValid(relations->origin) &&
+		OidIsValid(relations->floor);
 }
 
 /*

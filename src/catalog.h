@@ -20,6 +20,7 @@ typedef struct Catalog
 	Oid			lease;			/* the table lease.lease */
 	Oid			epoch;			/* the sequences */
 	Oid			origin;
+	Oid			floor;
 } Catalog;
 
 /* OIDs of the functions that fences call */

@@ -25,9 +25,12 @@
  * those that skip from the same value.
  *
  * The origin is recorded before the first lease is created, so that there is
- * none whose history can fork unnoticed.  It is written before the epoch that
- * follows: where it is the younger of the two, somebody else has set both, as
- * a dump of this very database does that is restored into it.
+ * none whose history can fork unnoticed.  A dump contains it, but not the
+ * sequence of epochs: what is restored into another database finds a foreign
+ * origin there, and what is restored over the database that it was made of, in
+ * whatever order, does not set the sequence back.  The *floor* is to what the
+ * sequence was last lifted or raised; a dump contains it for the sake of
+ * sequences that are ahead of the clock.
  *
  * Locks: the origin lock, share while drawing, exclusive while lifting,
  * because setval() is no compare-and-max; released before the call returns.
@@ -48,7 +51,6 @@
 #include "access/relation.h"
 #include "access/xlog.h"
 #include "catalog.h"
-#include "clock.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "common/int.h"
@@ -58,12 +60,10 @@
 #include "storage/bufmgr.h"
 #include "utils/fmgrprotos.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 
 /* How far a new branch of history skips. */
 #define EPOCH_SKIP			(INT64CONST(1) << 32)
-
-/* An origin that is that of no branch. */
-#define FOREIGN_ORIGIN		1
 
 /*
  * Files of the data directory: one that is written once, by initdb, and one
@@ -83,18 +83,29 @@ typedef struct SequenceState
 } SequenceState;
 
 /*
- * read_sequence reads the state of one of our sequences.
+ * read_sequence reads the state of one of our sequences, which has to be one
+ * that a crash does not set back.
  */
 static void
 read_sequence(Oid relid, SequenceState *state)
 {
 	Relation	rel = relation_open(relid, AccessShareLock);
-	Buffer		buffer = ReadBuffer(rel, 0);
+	Buffer		buffer;
 	Page		page;
 	HeapTupleData tuple;
 	ItemId		item;
 	Form_pg_sequence_data data;
 
+	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("sequence lease.%s is not logged",
+						RelationGetRelationName(rel)),
+				 errdetail("After a crash, epochs that were told would be told again."),
+				 errhint("ALTER SEQUENCE lease.%s SET LOGGED.",
+						 RelationGetRelationName(rel))));
+
+	buffer = ReadBuffer(rel, 0);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	item = PageGetItemId(page, FirstOffsetNumber);
@@ -183,7 +194,7 @@ compute_origin(Oid epoch_sequence)
 	/* A combination is no avalanche; finish with a real hash. */
 	hash = hash_bytes_extended((const unsigned char *) &hash, sizeof(hash), 0);
 	hash &= (uint64) PG_INT64_MAX;
-	return hash <= FOREIGN_ORIGIN ? FOREIGN_ORIGIN + 1 : (int64) hash;
+	return hash == 0 ? 1 : (int64) hash;
 }
 
 /*
@@ -231,10 +242,26 @@ next_epoch(Oid sequence)
  * on this branch of history.
  */
 static bool
-is_home(const SequenceState *origin, const SequenceState *epochs, int64 here)
+is_home(const SequenceState *origin, int64 here)
 {
-	return origin->is_called && origin->last_value == here &&
-		(!epochs->is_called || origin->lsn <= epochs->lsn);
+	return origin->is_called && origin->last_value == here;
+}
+
+/*
+ * raise_sequence sets the sequence to a value above its own.  The floor comes
+ * first: after a crash in between it is too high, which does no harm; and it
+ * is never set back, as it may be all that a restored dump says.  The origin
+ * lock is held exclusively.
+ */
+static void
+raise_sequence(const Catalog *relations, int64 value)
+{
+	SequenceState floor;
+
+	read_sequence(relations->floor, &floor);
+	if (floor.last_value < value)
+		set_sequence(relations->floor, value);
+	set_sequence(relations->epoch, value);
 }
 
 /*
@@ -242,20 +269,42 @@ is_home(const SequenceState *origin, const SequenceState *epochs, int64 here)
  * above the given epoch, but never back.  The origin lock is held exclusively.
  */
 static void
-lift(const Catalog *relations, const SequenceState *epochs, int64 above)
+lift(const Catalog *relations, int64 above)
 {
-	Clock		clock;
-	int64		target = Max(epochs->last_value, above);
+	SequenceState floor;
+	SequenceState epochs;
 	int64		unix_epoch = (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
 	USECS_PER_DAY;
+	int64		now = GetCurrentTimestamp() + unix_epoch;
+	int64		target;
 
-	clock_read(&clock);
-	if (target < clock.wall_now + unix_epoch)
-		target = clock.wall_now + unix_epoch;
+	read_sequence(relations->floor, &floor);
+	read_sequence(relations->epoch, &epochs);
+	target = Max(Max(floor.last_value, epochs.last_value), above);
+
+	if (target < now)
+		target = now;
 	else if (pg_add_s64_overflow(target, EPOCH_SKIP, &target) ||
-			 pg_add_s64_overflow(target, Max(clock.wall_now, 0), &target))
+			 pg_add_s64_overflow(target, Max(now, 0), &target))
 		raise_exhausted();
-	set_sequence(relations->epoch, target);
+	raise_sequence(relations, target);
+}
+
+/*
+ * is_fresh tells whether nothing has ever happened in this database, nor in
+ * the one of which it is a dump: there is nothing to skip.
+ */
+static bool
+is_fresh(const Catalog *relations)
+{
+	SequenceState origin;
+	SequenceState floor;
+	SequenceState epochs;
+
+	read_sequence(relations->origin, &origin);
+	read_sequence(relations->floor, &floor);
+	read_sequence(relations->epoch, &epochs);
+	return !origin.is_called && !floor.is_called && !epochs.is_called;
 }
 
 /*
@@ -266,41 +315,48 @@ static bool
 settle(const Catalog *relations, int64 here, int64 above)
 {
 	SequenceState origin;
-	SequenceState epochs;
 
 	read_sequence(relations->origin, &origin);
-	read_sequence(relations->epoch, &epochs);
-	if (is_home(&origin, &epochs, here))
+	if (is_home(&origin, here))
 		return false;
 
-	/* A fresh installation has nothing to skip. */
-	if (origin.is_called || epochs.is_called)
-		lift(relations, &epochs, above);
+	if (!is_fresh(relations))
+		lift(relations, above);
 	set_sequence(relations->origin, here);
 	return true;
 }
 
 /*
- * epoch_settle records where the history of the first lease begins.
+ * settle_first calls settle for lock_run_bounded.
  */
-void
-epoch_settle(void)
+static bool
+settle_first(void *arg pg_attribute_unused())
 {
 	Catalog		relations;
-	SequenceState origin;
 	LOCKTAG		tag;
 
 	catalog_get(&relations);
-	read_sequence(relations.origin, &origin);
-	if (origin.is_called)
-		return;
-
 	lock_tag_origin(&tag);
 	lock_take(&tag, ExclusiveLock);
+	(void) settle(&relations, compute_origin(relations.epoch), 0);
+	lock_drop(&tag, ExclusiveLock);
+	return true;
+}
+
+/*
+ * epoch_settle records where the history of the first lease begins, which is
+ * to have the given name.
+ */
+void
+epoch_settle(const char *name)
+{
+	Catalog		relations;
+	SequenceState origin;
+
+	catalog_get(&relations);
 	read_sequence(relations.origin, &origin);
 	if (!origin.is_called)
-		(void) settle(&relations, compute_origin(relations.epoch), 0);
-	lock_drop(&tag, ExclusiveLock);
+		(void) lock_run_bounded(name, settle_first, NULL);
 }
 
 /*
@@ -324,8 +380,7 @@ epoch_draw(int64 above)
 
 	lock_take(&tag, mode);
 	read_sequence(relations.origin, &origin);
-	read_sequence(relations.epoch, &epochs);
-	if (is_home(&origin, &epochs, here))
+	if (is_home(&origin, here))
 		epoch = next_epoch(relations.epoch);
 
 	/* The slow path: a new branch, a first draw, or a sequence set back. */
@@ -343,7 +398,7 @@ epoch_draw(int64 above)
 		{
 			read_sequence(relations.epoch, &epochs);
 			if (epochs.last_value <= above)
-				lift(&relations, &epochs, above);
+				lift(&relations, above);
 		}
 		epoch = next_epoch(relations.epoch);
 	}
@@ -367,7 +422,6 @@ int64
 epoch_raise(int64 floor)
 {
 	Catalog		relations;
-	SequenceState origin;
 	SequenceState epochs;
 	LOCKTAG		tag;
 	int64		here;
@@ -378,19 +432,13 @@ epoch_raise(int64 floor)
 	lock_tag_origin(&tag);
 	lock_take(&tag, ExclusiveLock);
 
-	read_sequence(relations.origin, &origin);
 	read_sequence(relations.epoch, &epochs);
 	result = epochs.is_called ? epochs.last_value : 0;
 	if (floor > result)
 	{
-		/* A fresh installation is on no other branch; see settle. */
-		if (!origin.is_called && !epochs.is_called)
+		if (is_fresh(&relations))
 			set_sequence(relations.origin, here);
-
-		/* What we write must not hide that somebody else wrote both. */
-		else if (origin.is_called && !is_home(&origin, &epochs, here))
-			set_sequence(relations.origin, FOREIGN_ORIGIN);
-		set_sequence(relations.epoch, floor);
+		raise_sequence(&relations, floor);
 		read_sequence(relations.epoch, &epochs);
 		result = floor;
 	}

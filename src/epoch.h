@@ -12,7 +12,7 @@
 
 #include "lease.h"
 
-extern void epoch_settle(void);
+extern void epoch_settle(const char *name);
 extern int64 epoch_draw(int64 above);
 extern int64 epoch_raise(int64 floor);
 

@@ -311,7 +311,7 @@ create_if_missing(const char *name, int *blocker)
 		return true;
 	}
 	grant_default_row(name, &reading.row);
-	epoch_settle();
+	epoch_settle(name);
 	store_insert(&reading.row);
 	guard_note_change();
 	return true;

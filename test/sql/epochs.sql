@@ -180,6 +180,18 @@ SELECT setval('lease.epoch', :epoch) = :epoch AS set_back;
 SELECT outcome, epoch > :epoch + 1 AS above_the_row FROM lease.acquire('b', 'x');
 
 --
+-- A sequence that a crash would set back
+--
+
+ALTER SEQUENCE lease.epoch SET UNLOGGED;
+SELECT lease.acquire('b', 'x', reclaim => true);
+ALTER SEQUENCE lease.epoch SET LOGGED;
+ALTER SEQUENCE lease.floor SET UNLOGGED;
+SELECT lease.raise_floor(9000000000000000000);
+ALTER SEQUENCE lease.floor SET LOGGED;
+SELECT outcome FROM lease.acquire('b', 'x', reclaim => true);
+
+--
 -- Exhaustion (LS007)
 --
 

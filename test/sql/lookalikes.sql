@@ -38,6 +38,7 @@ BEGIN
 	EXECUTE format('INSERT INTO lease.lease VALUES (%s)', array_to_string(entries, ', '));
 	CREATE SEQUENCE lease.epoch;
 	CREATE SEQUENCE lease.origin;
+	CREATE SEQUENCE lease.floor;
 END;
 $$;
 
@@ -73,15 +74,17 @@ COMMIT;
 -- Tables where there were sequences, a view where there was a table.
 :swap
 SELECT fake('{}');
-DROP SEQUENCE lease.epoch, lease.origin;
+DROP SEQUENCE lease.epoch, lease.origin, lease.floor;
 CREATE TABLE lease.epoch (i int);
 CREATE TABLE lease.origin (i int);
+CREATE TABLE lease.floor (i int);
 COMMIT;
 :swap
 CREATE SCHEMA lease;
 CREATE VIEW lease.lease AS SELECT 'x'::text AS name;
 CREATE SEQUENCE lease.epoch;
 CREATE SEQUENCE lease.origin;
+CREATE SEQUENCE lease.floor;
 COMMIT;
 -- A schema with nothing in it.
 :swap

@@ -401,19 +401,52 @@ foreach my $name ('high_1', 'high_2')
 	forks('C', $name, $a, $name);
 }
 
-# The data of a dump, restored into the very database of which it was made
-$dump = "$tmp/data_only";
+# The data of a dump, restored into the very database of which it was made: taken
+# before the first lease, before the first epoch, and later; in any order
+sub data_restored
+{
+	my ($what, $name, @items) = @_;
+	my $file = "$tmp/$name.dump";
+	my $list = "$tmp/$name.list";
+
+	$other->safe_psql('data', 'DELETE FROM lease.lease');
+	append_to_file($list, join('', map { "$_\n" } @items));
+	command_ok(
+		[ 'pg_restore', '-e', '-L', $list, '-d', $other->connstr('data'), $file ],
+		"restored into the same database, $what");
+	$other->safe_psql('data', "SELECT lease.create('L', ttl => '10 min')"
+		  . " WHERE NOT EXISTS (SELECT FROM lease.lease)");
+	goes_on('D', 'data', $other, 'data');
+	return;
+}
+
+sub data_dumped
+{
+	my ($name) = @_;
+
+	command_ok([ 'pg_dump', '--data-only', '-Fc', '-d', $other->connstr('data'),
+		'-f', "$tmp/$name.dump" ], "dump of data only, $name");
+	my ($list) = run_command([ 'pg_restore', '-l', "$tmp/$name.dump" ]);
+	return grep { /^\d/ } split /\n/, $list;
+}
+
 $other->safe_psql('postgres', 'CREATE DATABASE data');
-$other->safe_psql('data', "CREATE EXTENSION lease; SELECT lease.create('L', ttl => '10 min');"
-	  . ' CREATE TABLE work (epoch bigint)');
+$other->safe_psql('data', 'CREATE EXTENSION lease; CREATE TABLE work (epoch bigint)');
+my %items = (no_lease => [ data_dumped('no_lease') ]);
+$other->safe_psql('data', "SELECT lease.create('L', ttl => '10 min')");
+$items{no_epoch} = [ data_dumped('no_epoch') ];
 goes_on('D', 'data', $other, 'data');
-command_ok([ 'pg_dump', '--data-only', '-d', $other->connstr('data'), '-f', $dump ],
-	'dump of data only');
+$items{granted} = [ data_dumped('granted') ];
+is(scalar(grep { /SEQUENCE SET lease (?:origin|floor) / } @{ $items{granted} }), 2,
+	'a dump contains the origin and the floor');
+is(scalar(grep { /SEQUENCE SET lease epoch / } @{ $items{granted} }), 0,
+	'and not the sequence of epochs');
 goes_on('D', 'data', $other, 'data');
-$other->safe_psql('data', 'DELETE FROM lease.lease');
-command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $other->connstr('data'), '-f', $dump ],
-	'restored into the same database');
-forks('D', 'data restored in place', $other, 'data');
+foreach my $name ('granted', 'no_epoch', 'no_lease')
+{
+	data_restored("$name, as dumped", $name, @{ $items{$name} });
+	data_restored("$name, in reverse", $name, reverse @{ $items{$name} });
+}
 
 #----
 # Sixteen sessions right after a fork: drawing, skipping and raising
@@ -525,7 +558,7 @@ done_testing();
 #   dump restored in the same and in another cluster          018
 #   dump and clone of a database that never granted           018
 #   two copies of what was itself a copy                      018
-#   data of a dump restored in place                          018
+#   data of a dump restored in place, in any order            018
 #   CREATE DATABASE ... TEMPLATE                              005, 018
 #   promotion of a standby that missed grants                 007
 #   two standbys promoted to the same timeline number         018
