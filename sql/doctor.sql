@@ -213,6 +213,25 @@ tree(rel, root) AS (
 	FROM fenced f
 	WHERE f.relpersistence = 'u' AND f.relkind <> 'p'
 
+	-- What epochs come from
+	UNION ALL
+	SELECT 'error', format('sequence lease.%s', c.relname),
+		'It is not logged: after a crash, epochs that were told would be told again, so that nothing is granted.',
+		format('ALTER SEQUENCE lease.%s SET LOGGED;', c.relname)
+	FROM pg_class c
+	WHERE c.oid IN ('lease.epoch'::regclass, 'lease.origin'::regclass, 'lease.floor'::regclass)
+		AND c.relpersistence <> 'p'
+
+	UNION ALL
+	SELECT 'error', format('sequence lease.%s', c.relname),
+		'Its definition was changed: epochs may be told twice, out of order, or not at all.',
+		format('ALTER SEQUENCE lease.%s AS bigint INCREMENT 1 MINVALUE 1 MAXVALUE 9223372036854775807 CACHE 1 NO CYCLE;', c.relname)
+	FROM pg_class c
+		JOIN pg_sequence s ON s.seqrelid = c.oid
+	WHERE c.oid IN ('lease.epoch'::regclass, 'lease.origin'::regclass, 'lease.floor'::regclass)
+		AND NOT (s.seqincrement = 1 AND s.seqmin = 1 AND s.seqmax = 9223372036854775807
+			AND s.seqcache = 1 AND NOT s.seqcycle)
+
 	-- Time
 	UNION ALL
 	SELECT 'warning', 'clock',

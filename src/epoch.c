@@ -321,7 +321,12 @@ settle(const Catalog *relations, int64 here, int64 above)
 		return false;
 
 	if (!is_fresh(relations))
+	{
 		lift(relations, above);
+		ereport(LOG,
+				(errmsg("epochs of leases skip ahead"),
+				 errdetail("The history of this database has forked, or was restored, since the last epoch was drawn.")));
+	}
 	set_sequence(relations->origin, here);
 	return true;
 }

@@ -663,6 +663,16 @@ EXECUTE remedies \gexec
 EXECUTE findings;
 EXECUTE wrong(:epoch);
 
+-- The sequences that epochs come from
+ALTER SEQUENCE lease.epoch CACHE 10;
+ALTER SEQUENCE lease.floor CYCLE;
+ALTER SEQUENCE lease.origin SET UNLOGGED;
+EXECUTE findings;
+\o /dev/null
+EXECUTE remedies \gexec
+\o
+EXECUTE findings;
+
 -- No fence, nobody who gets past it
 BEGIN;
 SELECT lease.guard('d/1', :epoch);
