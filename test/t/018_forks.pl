@@ -517,6 +517,21 @@ cmp_ok($first_taker->answer->{rows}, '>', $rolled_back,
 	'the repeated attempt gets a greater one');
 $_->quit foreach $locker, $first_taker, $second_taker;
 
+# The first lease of a database records the origin, and waits for that no longer than
+# for anything else.
+$a->safe_psql('postgres', 'CREATE DATABASE first');
+$a->safe_psql('first', 'CREATE EXTENSION lease');
+my $altering = session($a, database => 'first');
+my $creating =
+  session($a, database => 'first', sql => "SET lease.busy_timeout = '100ms'; SET lease.auto_create = on");
+$altering->do('BEGIN; ALTER SEQUENCE lease.origin CACHE 1');
+refused($creating->query("SELECT lease.create('L')"), 'LS006', 'the first create is bounded');
+refused($creating->query("SELECT epoch FROM lease.acquire('L', 'A')"),
+	'LS006', 'and the first acquire');
+$altering->do('ROLLBACK');
+is($creating->do("SELECT epoch FROM lease.acquire('L', 'A')"), '1', 'after which it succeeds');
+$_->quit foreach $altering, $creating;
+
 #----
 # What administrators do
 #----
