@@ -21,7 +21,9 @@ OBJS = \
 	src/clock.o \
 	src/lock.o \
 	src/catalog.o \
+	src/event.o \
 	src/store.o \
+	src/rows.o \
 	src/epoch.o \
 	src/role.o \
 	src/args.o \
@@ -46,6 +48,7 @@ TOPICS = \
 	sql/leases.sql \
 	sql/fences.sql \
 	sql/status.sql \
+	sql/history.sql \
 	sql/doctor.sql \
 	sql/roles.sql
 install_script = sql/$(EXTENSION)--$(EXTVERSION).sql

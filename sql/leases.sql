@@ -10,7 +10,9 @@ CREATE TYPE lease.reply AS (
 	holder text,
 	acquired_at timestamptz,
 	expires_at timestamptz,
-	remaining interval
+	remaining interval,
+	handover boolean,
+	successor text
 );
 COMMENT ON TYPE lease.reply IS 'what acquire and renew answer';
 COMMENT ON COLUMN lease.reply.name IS 'the lease';
@@ -20,6 +22,8 @@ COMMENT ON COLUMN lease.reply.holder IS 'to whom the latest grant was made; null
 COMMENT ON COLUMN lease.reply.acquired_at IS 'when: the start of the granting transaction';
 COMMENT ON COLUMN lease.reply.expires_at IS 'when its time is over, on the wall clock of the server';
 COMMENT ON COLUMN lease.reply.remaining IS 'for how long it is still live, measured at the end of the call: the instant of sending the request, on the client''s own monotonic clock, plus this is a safe local deadline; zero if it is not live';
+COMMENT ON COLUMN lease.reply.handover IS 'whether the holder has been asked to step down: see lease.request_handover()';
+COMMENT ON COLUMN lease.reply.successor IS 'in whose favour; or, of a lease that was released, for whom it is reserved; null if for nobody in particular';
 
 CREATE FUNCTION lease.create(
 	name text,
@@ -27,12 +31,14 @@ CREATE FUNCTION lease.create(
 	grace interval DEFAULT '0',
 	min_hold interval DEFAULT '0',
 	role regrole DEFAULT NULL,
-	late_commit boolean DEFAULT false)
+	late_commit boolean DEFAULT false,
+	evict text DEFAULT 'all',
+	async_renew boolean DEFAULT false)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lease_create'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION lease.create(text, interval, interval, interval, regrole, boolean) IS
-'creates a lease: ttl is the default length of a grant, grace how long nobody may acquire after one expired, min_hold how long after an acquire nobody else may acquire even if it was released, role whose members may act under it (null: the current user), late_commit whether guarded transactions may commit after expiry while nobody has taken over';
+COMMENT ON FUNCTION lease.create(text, interval, interval, interval, regrole, boolean, text, boolean) IS
+'creates a lease: ttl is the default length of a grant, grace how long nobody may acquire after one expired, min_hold how long after an acquire nobody else may acquire even if it was released, role whose members may act under it (null: the current user), late_commit whether guarded transactions may commit after expiry while nobody has taken over, evict which sessions that wait for their client a takeover ends: none, blockers (that sit on an uncommitted change of the lease whose time is over), all (also those in transactions guarded by the epoch that is superseded), async_renew whether renewals commit asynchronously, so that a crash of the server may forget the last ones';
 
 CREATE FUNCTION lease.alter(
 	name text,
@@ -40,11 +46,13 @@ CREATE FUNCTION lease.alter(
 	grace interval DEFAULT NULL,
 	min_hold interval DEFAULT NULL,
 	role regrole DEFAULT NULL,
-	late_commit boolean DEFAULT NULL)
+	late_commit boolean DEFAULT NULL,
+	evict text DEFAULT NULL,
+	async_renew boolean DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lease_alter'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION lease.alter(text, interval, interval, interval, regrole, boolean) IS
+COMMENT ON FUNCTION lease.alter(text, interval, interval, interval, regrole, boolean, text, boolean) IS
 'changes settings of a lease, null leaving each as it is; a live grant keeps its deadline';
 
 CREATE FUNCTION lease.drop(
@@ -117,7 +125,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'lease_release'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.release(text, bigint, text, interval) IS
-'gives back a live grant; false, and nothing changes, if there is none of that epoch; with a successor only that holder may acquire for the time of reserve (null: the lease''s ttl)';
+'gives back a live grant; false, and nothing changes, if there is none of that epoch; with a successor only that holder may acquire for the time of reserve (null: the lease''s ttl); without one, it is reserved for whom lease.request_handover() has named';
 
 CREATE FUNCTION lease.release_many(
 	names text[],
@@ -138,6 +146,16 @@ AS 'MODULE_PATHNAME', 'lease_revoke'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.revoke(text, text) IS
 'takes back the latest grant now, whoever holds it, and returns its epoch; null if it had already been released or revoked; anybody may acquire at once';
+
+CREATE FUNCTION lease.request_handover(
+	name text,
+	successor text DEFAULT NULL,
+	reason text DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lease_request_handover'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.request_handover(text, text, text) IS
+'asks the holder of a live grant to step down, in favour of a successor (null: of nobody in particular), and returns its epoch; null if there is no live grant; the holder sees it in the reply of its next renewal, everybody in lease.status; a later request replaces an earlier one';
 
 CREATE FUNCTION lease.holds(
 	name text,

@@ -25,11 +25,11 @@ BEGIN
 			MESSAGE = format('role with OID %s does not exist', allow.role::oid);
 	END IF;
 	EXECUTE format('GRANT USAGE ON SCHEMA lease TO %s', allow.role);
-	EXECUTE format('GRANT SELECT ON lease.status, lease.fence TO %s', allow.role);
+	EXECUTE format('GRANT SELECT ON lease.status, lease.fence, lease.event TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
-		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
-		' lease.read_trigger TO %s',
+		' lease.request_handover, lease.holds, lease.remaining, lease.guard,'
+		' lease.read_status, lease.read_trigger, lease.history, lease.watch TO %s',
 		allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
@@ -63,18 +63,13 @@ BEGIN
 		RAISE insufficient_privilege USING
 			MESSAGE = format('role %s has its rights from the extension itself', disallow.role);
 	END IF;
-	EXECUTE format('REVOKE EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
-		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
-		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
-		' lease.read_trigger, lease.protect, lease.unprotect, lease.descendants, lease.own_triggers,'
-		' lease.build_fence, lease.boot_clock, lease.doctor FROM %s',
-		disallow.role);
-	EXECUTE format('REVOKE SELECT ON lease.status, lease.fence FROM %s', disallow.role);
+	EXECUTE format('REVOKE ALL ON ALL ROUTINES IN SCHEMA lease FROM %s', disallow.role);
+	EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA lease FROM %s', disallow.role);
 	EXECUTE format('REVOKE USAGE ON SCHEMA lease FROM %s', disallow.role);
 END;
 $$;
 COMMENT ON FUNCTION lease.disallow(regrole) IS
-'takes back what lease.allow() granted';
+'takes back from a role all rights that it was granted, by lease.allow() or one by one, in schema lease';
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lease FROM PUBLIC;
 REVOKE ALL ON TYPE lease.reply FROM PUBLIC;
@@ -85,16 +80,18 @@ GRANT EXECUTE ON FUNCTION lease.fence(), lease.stamp(),
 GRANT USAGE ON SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 GRANT USAGE ON TYPE lease.reply TO @extowner@ WITH GRANT OPTION;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lease TO @extowner@ WITH GRANT OPTION;
-GRANT SELECT ON lease.status, lease.fence TO @extowner@ WITH GRANT OPTION;
+REVOKE EXECUTE ON FUNCTION lease.remove_events(text, bigint) FROM @extowner@;
+GRANT SELECT ON lease.status, lease.fence, lease.event TO @extowner@ WITH GRANT OPTION;
 
 -- What pg_dump needs when the owner of the database runs it, whoever installed the
 -- extension; and what pg_restore needs, whose user installs it.
 GRANT USAGE ON SCHEMA lease TO pg_database_owner;
-GRANT SELECT ON lease.lease, lease.epoch, lease.origin, lease.floor TO pg_database_owner;
-GRANT SELECT, INSERT ON lease.lease TO @extowner@;
+GRANT SELECT ON lease.lease, lease.event, lease.pruned, lease.epoch, lease.origin, lease.floor TO pg_database_owner;
+GRANT SELECT, INSERT ON lease.lease, lease.event, lease.pruned TO @extowner@;
 GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin, lease.floor TO @extowner@;
 
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
-GRANT SELECT ON lease.status, lease.fence TO pg_monitor;
+GRANT SELECT ON lease.status, lease.fence, lease.event TO pg_monitor;
 GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(),
-	lease.read_trigger(oid) TO pg_monitor;
+	lease.read_trigger(oid), lease.history(text, bigint), lease.watch(jsonb),
+	lease.verify_history(text) TO pg_monitor;

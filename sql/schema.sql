@@ -29,6 +29,8 @@ CREATE TABLE lease.lease (
 	grace bigint NOT NULL CHECK (grace >= 0),
 	min_hold bigint NOT NULL CHECK (min_hold >= 0),
 	late_commit boolean NOT NULL,
+	evict "char" NOT NULL CHECK (evict IN ('n', 'b', 'a')),
+	async_renew boolean NOT NULL,
 	state "char" NOT NULL CHECK (state IN ('n', 'g', 'r', 'v')),
 	epoch bigint NOT NULL CHECK (epoch >= 0),
 	acquired_boot bigint,
@@ -43,12 +45,17 @@ CREATE TABLE lease.lease (
 	successor text,
 	reason text,
 	metadata jsonb,
+	handover_at timestamptz,
+	handover_to text,
+	handover_reason text,
+	event_seq bigint NOT NULL CHECK (event_seq > 0),
 	CHECK ((state = 'n') = (epoch = 0)),
 	CHECK (epoch = 0 OR (holder IS NOT NULL AND
 		acquired_boot IS NOT NULL AND acquired_at IS NOT NULL AND
 		deadline_boot IS NOT NULL AND expires_at IS NOT NULL)),
 	CHECK (successor IS NULL OR
-		(reserved_boot IS NOT NULL AND reserved_until IS NOT NULL))
+		(reserved_boot IS NOT NULL AND reserved_until IS NOT NULL)),
+	CHECK (handover_at IS NOT NULL OR (handover_to IS NULL AND handover_reason IS NULL))
 ) USING heap WITH (fillfactor = 50);
 ALTER TABLE lease.lease ALTER COLUMN metadata SET STORAGE MAIN;
 
@@ -59,6 +66,8 @@ COMMENT ON COLUMN lease.lease.ttl IS 'default length of a grant, in microseconds
 COMMENT ON COLUMN lease.lease.grace IS 'nobody may acquire for that long after a grant expired, in microseconds';
 COMMENT ON COLUMN lease.lease.min_hold IS 'after a release nobody may acquire until that long after the acquire, in microseconds';
 COMMENT ON COLUMN lease.lease.late_commit IS 'whether a guarded transaction may commit after the grant expired, while nobody has taken over';
+COMMENT ON COLUMN lease.lease.evict IS 'which sessions a takeover may end: n = none, b = blockers, a = all';
+COMMENT ON COLUMN lease.lease.async_renew IS 'whether renewals may commit asynchronously';
 COMMENT ON COLUMN lease.lease.state IS 'of the latest grant: n = never granted, g = granted, r = released, v = revoked';
 COMMENT ON COLUMN lease.lease.epoch IS 'epoch of the latest grant, 0 if there was none';
 COMMENT ON COLUMN lease.lease.acquired_boot IS 'when the latest grant was made, on the boot clock';
@@ -73,6 +82,59 @@ COMMENT ON COLUMN lease.lease.grant_ttl IS 'ttl that the acquire asked for, in m
 COMMENT ON COLUMN lease.lease.successor IS 'for whom the release reserved the lease';
 COMMENT ON COLUMN lease.lease.reason IS 'why the latest grant was revoked';
 COMMENT ON COLUMN lease.lease.metadata IS 'what the holder said about itself when it acquired';
+COMMENT ON COLUMN lease.lease.handover_at IS 'when the holder was asked to step down; NULL if it was not';
+COMMENT ON COLUMN lease.lease.handover_to IS 'in whose favour';
+COMMENT ON COLUMN lease.lease.handover_reason IS 'why';
+COMMENT ON COLUMN lease.lease.event_seq IS 'seq of the latest event of this lease in lease.event';
+
+-- What has happened to leases.  A row is never changed once it is written, and
+-- each carries a digest of itself and of the one before, so that a history from
+-- which something is missing, or in which something was altered, gives itself away;
+-- see src/event.c.
+CREATE TABLE lease.event (
+	name text COLLATE "C" NOT NULL,
+	seq bigint NOT NULL CHECK (seq > 0),
+	kind text NOT NULL,
+	epoch bigint,
+	holder text,
+	at timestamptz NOT NULL,
+	xid xid8 NOT NULL,
+	pid integer NOT NULL,
+	actor name NOT NULL,
+	detail jsonb,
+	digest bytea NOT NULL,
+	PRIMARY KEY (name, seq)
+) USING heap;
+
+COMMENT ON TABLE lease.event IS 'every transition of every lease, no renewals; append-only; without gaps in seq for each lease';
+COMMENT ON COLUMN lease.event.name IS 'the lease';
+COMMENT ON COLUMN lease.event.seq IS 'counts the events of the lease from 1, without gaps, also across drop and re-create';
+COMMENT ON COLUMN lease.event.kind IS 'created, altered, dropped; granted; and what ended a grant: released, expired (recorded when somebody takes over), revoked, superseded (reclaimed by its own holder); reserved (for a successor); handover (its holder was asked to step down); evicted (sessions that stood in the way of a takeover were ended)';
+COMMENT ON COLUMN lease.event.epoch IS 'of the grant that it is about; null if there was none';
+COMMENT ON COLUMN lease.event.holder IS 'to whom that was made; of reserved: the successor';
+COMMENT ON COLUMN lease.event.at IS 'transaction time, on the wall clock of the server';
+COMMENT ON COLUMN lease.event.xid IS 'the transaction';
+COMMENT ON COLUMN lease.event.pid IS 'the process of the server that did it';
+COMMENT ON COLUMN lease.event.actor IS 'the role on whose behalf';
+COMMENT ON COLUMN lease.event.detail IS 'what else is to be said; null if nothing is';
+COMMENT ON COLUMN lease.event.digest IS 'SHA-256 of this event and of the digest of the one before';
+
+-- What lease.prune() has removed of each lease's events.
+CREATE TABLE lease.pruned (
+	name text COLLATE "C" PRIMARY KEY,
+	events bigint NOT NULL CHECK (events > 0),
+	last_seq bigint NOT NULL,
+	last_at timestamptz NOT NULL,
+	digest bytea NOT NULL,
+	pruned_at timestamptz NOT NULL
+);
+COMMENT ON TABLE lease.pruned IS 'what has been pruned from the history of each lease: always its beginning';
+COMMENT ON COLUMN lease.pruned.name IS 'the lease';
+COMMENT ON COLUMN lease.pruned.events IS 'how many events, by all prunings together';
+COMMENT ON COLUMN lease.pruned.last_seq IS 'seq of the last of them';
+COMMENT ON COLUMN lease.pruned.last_at IS 'its transaction time';
+COMMENT ON COLUMN lease.pruned.digest IS 'its digest, which covers all before it and is covered by that of the next';
+COMMENT ON COLUMN lease.pruned.pruned_at IS 'when that was removed';
 
 -- The source of all epochs of the database.  It does not roll back.
 CREATE SEQUENCE lease.epoch AS bigint MINVALUE 1 NO CYCLE CACHE 1;
@@ -90,5 +152,7 @@ COMMENT ON SEQUENCE lease.floor IS 'to what lease.epoch was last raised, by leas
 -- Not lease.epoch: nothing that is restored may set it back.  The origin that is
 -- restored into another database makes the first draw there skip.
 SELECT pg_catalog.pg_extension_config_dump('lease.lease', '');
+SELECT pg_catalog.pg_extension_config_dump('lease.event', '');
+SELECT pg_catalog.pg_extension_config_dump('lease.pruned', '');
 SELECT pg_catalog.pg_extension_config_dump('lease.origin', '');
 SELECT pg_catalog.pg_extension_config_dump('lease.floor', '');

@@ -24,6 +24,7 @@
 #include "catalog/pg_inherits.h"
 #include "change.h"
 #include "epoch.h"
+#include "event.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "grant.h"
@@ -46,8 +47,8 @@ SQL_CALLABLE(lease_descendants);
 
 /*
  * settings_arguments puts the settings that create and alter have in common
- * into a row; what is null leaves the row as it is.  They are arguments 1 to 5:
- * ttl, grace, min_hold, role, late_commit.
+ * into a row; what is null leaves the row as it is.  They are arguments 1 to 7:
+ * ttl, grace, min_hold, role, late_commit, evict, async_renew.
  */
 static void
 settings_arguments(FunctionCallInfo fcinfo, LeaseRow *row)
@@ -62,15 +63,48 @@ settings_arguments(FunctionCallInfo fcinfo, LeaseRow *row)
 	}
 	if (!PG_ARGISNULL(5))
 		row->late_commit = PG_GETARG_BOOL(5);
+	row->evict = arg_evict(fcinfo, 6, row->evict);
+	if (!PG_ARGISNULL(7))
+		row->async_renew = PG_GETARG_BOOL(7);
+}
+
+/*
+ * settings_detail tells, for an event, what is given in those arguments.
+ */
+static Datum
+settings_detail(FunctionCallInfo fcinfo, const LeaseRow *row)
+{
+	StringInfoData detail;
+
+	initStringInfo(&detail);
+	if (!PG_ARGISNULL(1))
+		event_detail_seconds(&detail, "ttl", row->ttl);
+	if (!PG_ARGISNULL(2))
+		event_detail_seconds(&detail, "grace", row->grace);
+	if (!PG_ARGISNULL(3))
+		event_detail_seconds(&detail, "min_hold", row->min_hold);
+	if (!PG_ARGISNULL(4))
+		event_detail_string(&detail, "role",
+							GetUserNameFromId(row->role, false));
+	if (!PG_ARGISNULL(5))
+		event_detail_raw(&detail, "late_commit",
+						 row->late_commit ? "true" : "false");
+	if (!PG_ARGISNULL(6))
+		event_detail_string(&detail, "evict", arg_evict_name(row->evict));
+	if (!PG_ARGISNULL(7))
+		event_detail_raw(&detail, "async_renew",
+						 row->async_renew ? "true" : "false");
+	return event_detail(&detail);
 }
 
 /*
  * create_lease creates a lease, unless it is busy.  That it exists is an error.
  */
 static bool
-create_lease(const LeaseRow *row, int *blocker)
+create_lease(LeaseRow *row, Datum settings, int *blocker)
 {
 	Reading		existing;
+	EventList	events;
 
 	/* Under this lock nobody else creates it. */
 	if (!change_take_fence(row->name, blocker))
@@ -84,13 +118,15 @@ create_lease(const LeaseRow *row, int *blocker)
 				 errhint("Change its settings with lease.alter().")));
 	}
 	epoch_settle(row->name);
-	store_insert(row);
-	guard_note_change();
+	event_begin(&events, row->name);
+	event_add(&events, EVENT_CREATED, 0, NULL, settings);
+	change_insert(row, &events);
 	return true;
 }
 
 /*
- * lease_create: lease.create(name, ttl, grace, min_hold, role, late_commit)
+ * lease_create: lease.create(name, ttl, grace, min_hold, role, late_commit, evict,
+ *		async_renew)
  */
 Datum
 lease_create(PG_FUNCTION_ARGS)
@@ -108,12 +144,16 @@ lease_create(PG_FUNCTION_ARGS)
 		arg_raise_null("min_hold");
 	if (PG_ARGISNULL(5))
 		arg_raise_null("late_commit");
+	if (PG_ARGISNULL(6))
+		arg_raise_null("evict");
+	if (PG_ARGISNULL(7))
+		arg_raise_null("async_renew");
 
 	arg_begin_write("lease.create()");
 	grant_default_row(name, &row);
 	settings_arguments(fcinfo, &row);
-	change_begin(name);
-	if (!create_lease(&row, &blocker))
+	change_begin_transition(name);
+	if (!create_lease(&row, settings_detail(fcinfo, &row), &blocker))
 		lock_report_bound(name, blocker);
 	PG_RETURN_VOID();
 }
@@ -146,7 +186,8 @@ read_for_change(const char *name, bool fence, Reading *reading)
 }
 
 /*
- * lease_alter: lease.alter(name, ttl, grace, min_hold, role, late_commit)
+ * lease_alter: lease.alter(name, ttl, grace, min_hold, role, late_commit, evict,
+ *		async_renew)
  */
 Datum
 lease_alter(PG_FUNCTION_ARGS)
@@ -154,21 +195,26 @@ lease_alter(PG_FUNCTION_ARGS)
 	char	   *name = arg_name(fcinfo, 0);
 	bool		fence = !PG_ARGISNULL(4) || !PG_ARGISNULL(5);
 	Reading		reading;
+	LeaseRow   *row = &reading.row;
+	EventList	events;
 
 	arg_begin_write("lease.alter()");
 
-	change_begin(name);
+	change_begin_transition(name);
 	for (;;)
 	{
 		/* Whoever may not, or asks for what cannot be, takes no fence lock. */
 		read_for_change(name, false, &reading);
-		settings_arguments(fcinfo, &reading.row);
+		settings_arguments(fcinfo, row);
 		if (fence)
 		{
 			read_for_change(name, true, &reading);
-			settings_arguments(fcinfo, &reading.row);
+			settings_arguments(fcinfo, row);
 		}
-		if (change_write(&reading.row))
+		event_begin(&events, name);
+		event_add(&events, EVENT_ALTERED, row->epoch, row->holder,
+				  settings_detail(fcinfo, row));
+		if (change_write_transition(row, &events))
 			break;
 		if (fence)
 			change_drop_fence(name);
@@ -213,16 +259,20 @@ lease_drop(PG_FUNCTION_ARGS)
 	char	   *name = arg_name(fcinfo, 0);
 	bool		force = arg_bool(fcinfo, 1, "force");
 	Reading		reading;
+	LeaseRow   *row = &reading.row;
+	EventList	events;
 
 	arg_begin_write("lease.drop()");
-	change_begin(name);
+	change_begin_transition(name);
 	read_for_change(name, false, &reading);
 	for (;;)
 	{
 		read_for_change(name, true, &reading);
 		if (!force)
 			check_droppable(&reading);
-		if (change_remove(&reading.row))
+		event_begin(&events, name);
+		event_add(&events, EVENT_DROPPED, row->epoch, row->holder, (Datum) 0);
+		if (change_remove(row, &events))
 			break;
 		change_drop_fence(name);
 	}

@@ -42,12 +42,13 @@ SQL_CALLABLE(lease_renew_many);
 SQL_CALLABLE(lease_release);
 SQL_CALLABLE(lease_release_many);
 SQL_CALLABLE(lease_revoke);
+SQL_CALLABLE(lease_request_handover);
 SQL_CALLABLE(lease_holds);
 SQL_CALLABLE(lease_remaining);
 SQL_CALLABLE(lease_guard);
 
 /* Columns of type lease.reply */
-#define REPLY_COLUMNS	7
+#define REPLY_COLUMNS	9
 
 /* A lease named in one of the forms for many */
 typedef struct BatchItem
@@ -82,6 +83,9 @@ fill_reply(const GrantResult *result, Datum *values, bool *nulls)
 	bool		yours = result->outcome == OUTCOME_GRANTED ||
 	result->outcome == OUTCOME_RENEWED;
 
+	const char *successor = row->state == GRANT_MADE ?
+	row->handover_to : row->successor;
+
 	memset(nulls, 0, REPLY_COLUMNS * sizeof(bool));
 	values[0] = CStringGetTextDatum(row->name);
 	values[1] = CStringGetTextDatum(grant_outcome_name(result->outcome));
@@ -98,6 +102,10 @@ fill_reply(const GrantResult *result, Datum *values, bool *nulls)
 		values[5] = TimestampTzGetDatum(clock_image(&clock, row->boot, &row->deadline));
 	}
 	values[6] = clock_interval_datum(live_for(row));
+	values[7] = BoolGetDatum(row->handover_at != 0);
+	nulls[8] = !successor;
+	if (successor)
+		values[8] = CStringGetTextDatum(successor);
 }
 
 /*
@@ -238,6 +246,7 @@ acquire_arguments(FunctionCallInfo fcinfo, AcquireRequest *request)
 	request->ttl = arg_interval_or_zero(fcinfo, 2, "ttl");
 	request->reclaim = arg_bool(fcinfo, 3, "reclaim");
 	request->metadata = arg_metadata_or_null(fcinfo, 4);
+	request->nowait = false;
 }
 
 /*
@@ -405,6 +414,25 @@ lease_revoke(PG_FUNCTION_ARGS)
 
 	arg_begin_write("lease.revoke()");
 	if (!grant_revoke(name, reason, &epoch))
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(epoch);
+}
+
+/*
+ * lease_request_handover: lease.request_handover(name, successor, reason)
+ */
+Datum
+lease_request_handover(PG_FUNCTION_ARGS)
+{
+	char	   *name = arg_name(fcinfo, 0);
+	char	   *successor = arg_string_or_null(fcinfo, 1, "successor",
+											   LEASE_HOLDER_MAX);
+	char	   *reason = arg_string_or_null(fcinfo, 2, "reason",
+											LEASE_REASON_MAX);
+	int64		epoch;
+
+	arg_begin_write("lease.request_handover()");
+	if (!grant_request_handover(name, successor, reason, &epoch))
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(epoch);
 }

@@ -198,6 +198,48 @@ arg_setting(FunctionCallInfo fcinfo, int n, const char *what,
 }
 
 /*
+ * arg_evict fetches which sessions a takeover may end.
+ */
+Evict
+arg_evict(FunctionCallInfo fcinfo, int n, Evict if_null)
+{
+	static const Evict choices[] = {EVICT_NONE, EVICT_BLOCKERS, EVICT_ALL};
+	char	   *word;
+
+	if (PG_ARGISNULL(n))
+		return if_null;
+	word = text_to_cstring(PG_GETARG_TEXT_PP(n));
+	for (int i = 0; i < (int) lengthof(choices); i++)
+	{
+		if (strcmp(word, arg_evict_name(choices[i])) == 0)
+			return choices[i];
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid value for evict: \"%s\"", word),
+			 errhint("Say none, blockers or all.")));
+	return if_null;				/* keep compiler quiet */
+}
+
+/*
+ * arg_evict_name returns the word for it.
+ */
+const char *
+arg_evict_name(Evict evict)
+{
+	switch (evict)
+	{
+		case EVICT_NONE:
+			return "none";
+		case EVICT_BLOCKERS:
+			return "blockers";
+		case EVICT_ALL:
+			return "all";
+	}
+	return NULL;				/* keep compiler quiet */
+}
+
+/*
  * arg_metadata_or_null fetches a small jsonb, 0 for NULL.
  */
 Datum

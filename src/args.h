@@ -13,6 +13,7 @@
 #include "lease.h"
 
 #include "fmgr.h"
+#include "store.h"
 
 extern void arg_check_name(const char *name);
 extern void arg_check_epoch(int64 epoch);
@@ -28,6 +29,8 @@ extern int64 arg_interval_or_zero(FunctionCallInfo fcinfo, int n,
 								  const char *what);
 extern int64 arg_setting(FunctionCallInfo fcinfo, int n, const char *what,
 						 bool zero_allowed, int64 if_null);
+extern Evict arg_evict(FunctionCallInfo fcinfo, int n, Evict if_null);
+extern const char *arg_evict_name(Evict evict);
 extern Datum arg_metadata_or_null(FunctionCallInfo fcinfo, int n);
 extern void arg_begin_write(const char *function);
 pg_noreturn extern void arg_raise_null(const char *what);

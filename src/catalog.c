@@ -6,14 +6,14 @@
  * They are looked up by name, once in a session, and are only ours if they are
  * members of the extension.  The cache is kept true by invalidations, which
  * are processed when a lock is taken; so whoever opens lease.lease locks it
- * first and looks again if that told it that something has changed.  The
- * sequences are used only under a lock on the table, with which they come and
+ * first and looks again if that told it that something has changed.  The other
+ * relations are used only under a lock on that table, with which they come and
  * go.
  *
  * The functions are looked up without a lock: who asks holds one on a table
  * whose triggers depend on them.
  *
- * Locks: those on lease.lease that the callers ask for.
+ * Locks: those on lease.lease and lease.event that the callers ask for.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -62,6 +62,7 @@ forget_relation(Datum arg pg_attribute_unused(), Oid relid)
 	if (!catalog_known ||
 		!OidIsValid(relid) ||
 		relid == catalog.lease ||
+		relid == catalog.event ||
 		relid == catalog.epoch ||
 		relid == catalog.origin ||
 		relid == catalog.floor)
@@ -137,10 +138,12 @@ find_relations(Catalog *relations)
 	if (!OidIsValid(extension) || !OidIsValid(schema))
 		return false;
 	relations->lease = find_member(extension, "lease", schema);
+	relations->event = find_member(extension, "event", schema);
 	relations->epoch = find_member(extension, "epoch", schema);
 	relations->origin = find_member(extension, "origin", schema);
 	relations->floor = find_member(extension, "floor", schema);
 	return OidIsValid(relations->lease) &&
+		OidIsValid(relations->event) &&
 		OidIsValid(relations->epoch) &&
 		OidIsValid(relations->origin) &&
 		OidIsValid(relations->floor);
@@ -208,6 +211,44 @@ catalog_unlock_lease(LOCKMODE mode)
 
 	catalog_get(&relations);
 	UnlockRelationOid(relations.lease, mode);
+}
+
+/*
+ * catalog_lock_events locks lease.event for a caller that has locked
+ * lease.lease.
+ */
+void
+catalog_lock_events(LOCKMODE mode)
+{
+	Catalog		relations;
+
+	catalog_get(&relations);
+	LockRelationOid(relations.event, mode);
+}
+
+/*
+ * catalog_unlock_events gives that lock back.
+ */
+void
+catalog_unlock_events(LOCKMODE mode)
+{
+	Catalog		relations;
+
+	catalog_get(&relations);
+	UnlockRelationOid(relations.event, mode);
+}
+
+/*
+ * catalog_raise_version raises 55000: a table is not the one that this library
+ * was built for.
+ */
+void
+catalog_raise_version(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("extension \"lease\" and its library are of different versions"),
+			 errhint("Run ALTER EXTENSION lease UPDATE, and reconnect.")));
 }
 
 /*

@@ -18,6 +18,7 @@
 typedef struct Catalog
 {
 	Oid			lease;			/* the table lease.lease */
+	Oid			event;			/* the table lease.event */
 	Oid			epoch;			/* the sequences */
 	Oid			origin;
 	Oid			floor;
@@ -38,5 +39,8 @@ extern bool catalog_get_functions(CatalogFunctions *functions);
 extern void catalog_get(Catalog *relations);
 extern Oid	catalog_lock_lease(LOCKMODE mode);
 extern void catalog_unlock_lease(LOCKMODE mode);
+extern void catalog_lock_events(LOCKMODE mode);
+extern void catalog_unlock_events(LOCKMODE mode);
+pg_noreturn extern void catalog_raise_version(void);
 
 #endif							/* LEASE_CATALOG_H */

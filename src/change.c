@@ -3,7 +3,8 @@
  * change.c
  *	  The steps of every change of a lease: the protocol.
  *
- *	1. change_begin: the lock on the table.
+ *	1. change_begin: the lock on the table; or change_begin_transition: also
+ *	   the one on the table of events, for whatever is an event.
  *	2. change_take_fence, for whatever ends or replaces a grant (acquire, release,
  *	   revoke, create, drop, and changes of role or late_commit): the lease's fence
  *	   lock, exclusively to the end of the transaction.  It is what a COMMIT under
@@ -11,14 +12,15 @@
  *	   settings do without: they leave the grant that is there, and any number of
  *	   renewals must not fill the lock table.
  *	3. store_read, and the decision.  If the answer is no: change_drop_fence and
- *	   change_give_up, so that nothing is left.
+ *	   change_give_up (change_give_up_transition), so that nothing is left.
  *	4. If a running transaction has replaced the version that was read:
  *	   change_drop_fence, change_await_updater, and again from 2.  Nobody keeps
  *	   the fence lock while waiting for the row: whom we wait for may have
  *	   renewed and be about to COMMIT under its grant, for which it needs that
  *	   lock, too.
- *	5. change_rebase, the new values, change_write.  If somebody was faster, again
- *	   from 2.  The row's xmax is the lock between writers of one row.
+ *	5. change_rebase, the new values, change_write or change_write_transition.  If
+ *	   somebody was faster, again from 2.  The row's xmax is the lock between
+ *	   writers of one row, and of its events.
  *
  * All waits are bounded, as lock.c describes.
  *
@@ -34,6 +36,7 @@
 #include "catalog.h"
 #include "change.h"
 #include "clock.h"
+#include "event.h"
 #include "guard.h"
 #include "lock.h"
 #include "store.h"
@@ -49,6 +52,21 @@ change_take_fence(const char *name, int *blocker)
 
 	lock_tag_fence(&tag, name);
 	if (lock_take_bounded(&tag, ExclusiveLock))
+		return true;
+	*blocker = lock_holder(&tag, ExclusiveLock);
+	return false;
+}
+
+/*
+ * change_try_fence does the same without waiting.
+ */
+bool
+change_try_fence(const char *name, int *blocker)
+{
+	LOCKTAG		tag;
+
+	lock_tag_fence(&tag, name);
+	if (lock_try(&tag, ExclusiveLock))
 		return true;
 	*blocker = lock_holder(&tag, ExclusiveLock);
 	return false;
@@ -90,6 +108,17 @@ lock_table(void *arg pg_attribute_unused())
 }
 
 /*
+ * lock_tables does the same for both tables.
+ */
+static bool
+lock_tables(void *arg pg_attribute_unused())
+{
+	(void) catalog_lock_lease(RowExclusiveLock);
+	catalog_lock_events(RowExclusiveLock);
+	return true;
+}
+
+/*
  * change_begin prepares for a write: whoever has locked the whole table is
  * waited for now, with a bound, and not between the decision and the write.
  */
@@ -100,11 +129,31 @@ change_begin(const char *name)
 }
 
 /*
+ * change_begin_transition does the same for a change that is an event.
+ */
+void
+change_begin_transition(const char *name)
+{
+	(void) lock_run_bounded(name, lock_tables, NULL);
+}
+
+/*
  * change_give_up ends a call that has written nothing: it keeps no lock.
  */
 void
 change_give_up(void)
 {
+	catalog_unlock_lease(RowExclusiveLock);
+}
+
+/*
+ * change_give_up_transition does the same for a change that would have been an
+ * event.
+ */
+void
+change_give_up_transition(void)
+{
+	catalog_unlock_events(RowExclusiveLock);
 	catalog_unlock_lease(RowExclusiveLock);
 }
 
@@ -127,6 +176,16 @@ delete_row(void *arg)
 }
 
 /*
+ * write_events calls event_write for lock_run_bounded.
+ */
+static bool
+write_events(void *arg)
+{
+	event_write((EventList *) arg);
+	return true;
+}
+
+/*
  * change_write writes a row, or returns false if somebody was faster.
  */
 bool
@@ -139,14 +198,44 @@ change_write(LeaseRow *row)
 }
 
 /*
- * change_remove deletes a row, or returns false if somebody was faster.
+ * change_write_transition writes a row and what has happened to it, or returns
+ * false if somebody was faster.
  */
 bool
-change_remove(LeaseRow *row)
+change_write_transition(LeaseRow *row, EventList *events)
 {
+	event_number(events, row);
+	if (!change_write(row))
+		return false;
+	(void) lock_run_bounded(row->name, write_events, events);
+	return true;
+}
+
+/*
+ * change_insert inserts a row and what has happened to it.  The caller holds
+ * the fence lock, and has seen that there is no such row.
+ */
+void
+change_insert(LeaseRow *row, EventList *events)
+{
+	event_number(events, row);
+	store_insert(row);
+	guard_note_change();
+	(void) lock_run_bounded(row->name, write_events, events);
+}
+
+/*
+ * change_remove deletes a row and writes that, or returns false if somebody was
+ * faster.
+ */
+bool
+change_remove(LeaseRow *row, EventList *events)
+{
+	event_number(events, row);
 	if (!lock_run_bounded(row->name, delete_row, row))
 		return false;
 	guard_note_change();
+	(void) lock_run_bounded(row->name, write_events, events);
 	return true;
 }
 

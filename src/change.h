@@ -12,15 +12,21 @@
 
 #include "lease.h"
 
+#include "event.h"
 #include "store.h"
 
 extern void change_begin(const char *name);
+extern void change_begin_transition(const char *name);
+extern bool change_try_fence(const char *name, int *blocker);
 extern bool change_take_fence(const char *name, int *blocker);
 extern void change_drop_fence(const char *name);
 extern bool change_await_updater(const LeaseRow *row, int *blocker);
 extern void change_rebase(Reading *reading);
 extern bool change_write(LeaseRow *row);
-extern bool change_remove(LeaseRow *row);
+extern bool change_write_transition(LeaseRow *row, EventList *events);
+extern void change_insert(LeaseRow *row, EventList *events);
+extern bool change_remove(LeaseRow *row, EventList *events);
 extern void change_give_up(void);
+extern void change_give_up_transition(void);
 
 #endif							/* LEASE_CHANGE_H */

@@ -31,6 +31,7 @@
 #include "change.h"
 #include "clock.h"
 #include "epoch.h"
+#include "event.h"
 #include "grant.h"
 #include "guard.h"
 #include "lock.h"
@@ -140,6 +141,7 @@ grant_default_row(const char *name, LeaseRow *row)
 	row->name = pstrdup(name);
 	row->role = GetUserId();
 	row->ttl = DEFAULT_TTL;
+	row->evict = EVICT_ALL;
 	row->state = GRANT_NONE;
 }
 
@@ -230,6 +232,33 @@ draw(void *arg)
 }
 
 /*
+ * clear_handover forgets that the holder was asked to step down.
+ */
+static void
+clear_handover(LeaseRow *row)
+{
+	row->handover_at = 0;
+	row->handover_to = NULL;
+	row->handover_reason = NULL;
+}
+
+/*
+ * add_end_event appends to the events of a new grant how the one before it
+ * ended, if that is not known yet.
+ */
+static void
+add_end_event(EventList *events, const Reading *reading)
+{
+	const LeaseRow *row = &reading->row;
+
+	if (row->state == GRANT_MADE)
+		event_add(events,
+				  reading->at.tx < reading->authority.deadline ?
+				  EVENT_SUPERSEDED : EVENT_EXPIRED,
+				  row->epoch, row->holder, (Datum) 0);
+}
+
+/*
  * make_grant writes a new grant into the row, or returns false if somebody was
  * faster.  Every attempt draws an epoch of its own: between two of them
  * somebody may have been told a greater one, and have rolled back.
@@ -240,11 +269,15 @@ make_grant(Reading *reading, const AcquireRequest *request)
 	LeaseRow   *row = &reading->row;
 	int64		ttl = request->ttl != 0 ? request->ttl : row->ttl;
 	int64		epoch = row->epoch;
+	EventList	events;
 
 	if (reading->at.tx + ttl <= reading->at.now)
 		raise_too_old(row->name, ttl, &reading->clock);
 	(void) lock_run_bounded(row->name, draw, &epoch);
 
+	event_begin(&events, row->name);
+	add_end_event(&events, reading);
+	event_add(&events, EVENT_GRANTED, epoch, request->holder, (Datum) 0);
 	change_rebase(reading);
 	row->state = GRANT_MADE;
 	row->epoch = epoch;
@@ -255,7 +288,8 @@ make_grant(Reading *reading, const AcquireRequest *request)
 	row->successor = NULL;
 	row->reason = NULL;
 	row->metadata = request->metadata;
-	if (!change_write(row))
+	clear_handover(row);
+	if (!change_write_transition(row, &events))
 		return false;
 	guard_note_grant();
 
@@ -293,27 +327,29 @@ static bool
 create_if_missing(const char *name, int *blocker)
 {
 	Reading		reading;
+	EventList	events;
 
 	if (store_read(name, &reading))
 		return true;
 	check_may_create(name);
-	change_begin(name);
+	change_begin_transition(name);
 	if (!change_take_fence(name, blocker))
 	{
-		change_give_up();
+		change_give_up_transition();
 		return false;
 	}
 	if (store_read(name, &reading))
 	{
 		/* Somebody was faster, and has committed. */
 		change_drop_fence(name);
-		change_give_up();
+		change_give_up_transition();
 		return true;
 	}
 	grant_default_row(name, &reading.row);
 	epoch_settle(name);
-	store_insert(&reading.row);
-	guard_note_change();
+	event_begin(&events, name);
+	event_add(&events, EVENT_CREATED, 0, NULL, (Datum) 0);
+	change_insert(&reading.row, &events);
 	return true;
 }
 
@@ -332,7 +368,8 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 		TransactionId updater;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!change_take_fence(name, &blocker))
+		if (!(request->nowait ? change_try_fence(name, &blocker) :
+			  change_take_fence(name, &blocker)))
 		{
 			/* Whoever has it may have made a grant meanwhile. */
 			if (look(name, request, reading, result))
@@ -351,7 +388,8 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 
 		change_drop_fence(name);
 		if (TransactionIdIsValid(updater) &&
-			!change_await_updater(&reading->row, &blocker))
+			(request->nowait ||
+			 !change_await_updater(&reading->row, &blocker)))
 		{
 			set_busy(reading, blocker, result);
 			return false;
@@ -383,9 +421,9 @@ grant_acquire(const char *name, const AcquireRequest *request,
 	if (!look(name, request, &reading, result))
 		return;
 
-	change_begin(name);
+	change_begin_transition(name);
 	if (!take_over(name, request, &reading, result))
-		change_give_up();
+		change_give_up_transition();
 }
 
 /*
@@ -530,24 +568,58 @@ may_end(const Reading *reading, const EndRequest *request)
 }
 
 /*
- * set_ended makes the row of a grant that has ended.
+ * reserve_for makes a row of a grant that has been released reserved to a
+ * successor.
  */
 static void
-set_ended(Reading *reading, const EndRequest *request)
+reserve_for(Reading *reading, const char *successor, int64 reserve,
+			EventList *events)
 {
 	LeaseRow   *row = &reading->row;
+	StringInfoData detail;
+
+	if (reserve == 0)
+		reserve = row->ttl;
+	row->successor = pstrdup(successor);
+	row->reserved = clock_store(&reading->clock, reading->at.tx + reserve);
+
+	initStringInfo(&detail);
+	event_detail_seconds(&detail, "reserve", reserve);
+	event_add(events, EVENT_RESERVED, row->epoch, row->successor,
+			  event_detail(&detail));
+}
+
+/*
+ * set_ended makes the row of a grant that has ended, and the events.
+ *
+ * A holder that was asked to step down in favour of somebody, and releases
+ * without naming a successor, has done what it was asked.
+ */
+static void
+set_ended(Reading *reading, const EndRequest *request, EventList *events)
+{
+	LeaseRow   *row = &reading->row;
+	const char *successor = row->handover_to;
+	StringInfoData detail;
 
 	change_rebase(reading);
+	initStringInfo(&detail);
+	event_detail_string(&detail, "reason", request->reason);
+	event_begin(events, row->name);
+	event_add(events, request->how == GRANT_REVOKED ?
+			  EVENT_REVOKED : EVENT_RELEASED,
+			  row->epoch, row->holder, event_detail(&detail));
+
 	row->state = request->how;
 	if (request->reason)
 		row->reason = pstrdup(request->reason);
-	if (request->release && request->release->successor)
+	clear_handover(row);
+	if (request->how == GRANT_RELEASED)
 	{
-		int64		reserve = request->release->reserve;
-
-		row->successor = pstrdup(request->release->successor);
-		row->reserved = clock_store(&reading->clock, reading->at.tx +
-									(reserve != 0 ? reserve : row->ttl));
+		if (request->release->successor)
+			successor = request->release->successor;
+		if (successor)
+			reserve_for(reading, successor, request->release->reserve, events);
 	}
 }
 
@@ -559,13 +631,14 @@ static bool
 end_grant(const char *name, const EndRequest *request, int64 *epoch)
 {
 	Reading		reading;
+	EventList	events;
 	int			blocker = 0;
 
 	/* The first look: where there is nothing to end, no lock is taken. */
 	if (!store_read(name, &reading) || !may_end(&reading, request))
 		return false;
 
-	change_begin(name);
+	change_begin_transition(name);
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -574,13 +647,13 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 		if (!store_read(name, &reading) || !may_end(&reading, request))
 		{
 			change_drop_fence(name);
-			change_give_up();
+			change_give_up_transition();
 			return false;
 		}
 		if (!TransactionIdIsValid(reading.row.updater))
 		{
-			set_ended(&reading, request);
-			if (change_write(&reading.row))
+			set_ended(&reading, request, &events);
+			if (change_write_transition(&reading.row, &events))
 				break;
 		}
 
@@ -605,6 +678,58 @@ grant_release(const char *name, int64 epoch, const ReleaseRequest *request)
 	if (!end_grant(name, &end, &epoch))
 		return false;
 	guard_note_release(name, epoch);
+	return true;
+}
+
+/*
+ * grant_request_handover asks the holder of a live grant to step down and tells
+ * its epoch, or returns false if there is no live grant.
+ *
+ * The grant stays as it is, so that no fence lock is taken.
+ */
+bool
+grant_request_handover(const char *name, const char *successor,
+					   const char *reason, int64 *epoch)
+{
+	Reading		reading;
+	LeaseRow   *row = &reading.row;
+	StringInfoData detail;
+	EventList	events;
+	int			blocker = 0;
+
+	change_begin_transition(name);
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		read_known_lease(name, &reading);
+		role_check_administrator(GetUserId(), row->role, name);
+		if (authority_standing(&reading.authority, row->epoch, &reading.at) !=
+			STANDING_LIVE)
+		{
+			change_give_up_transition();
+			return false;
+		}
+		if (TransactionIdIsValid(row->updater))
+		{
+			if (!change_await_updater(row, &blocker))
+				lock_report_bound(name, blocker);
+			continue;
+		}
+
+		initStringInfo(&detail);
+		event_detail_string(&detail, "successor", successor);
+		event_detail_string(&detail, "reason", reason);
+		event_begin(&events, name);
+		event_add(&events, EVENT_HANDOVER, row->epoch, row->holder,
+				  event_detail(&detail));
+		change_rebase(&reading);
+		row->handover_at = reading.clock.wall_tx;
+		row->handover_to = successor ? pstrdup(successor) : NULL;
+		row->handover_reason = reason ? pstrdup(reason) : NULL;
+		if (change_write_transition(row, &events))
+			break;
+	}
+	*epoch = row->epoch;
 	return true;
 }
 

@@ -36,6 +36,7 @@ typedef struct AcquireRequest
 	int64		ttl;			/* 0: the lease's default */
 	bool		reclaim;
 	Datum		metadata;		/* jsonb; 0 if none */
+	bool		nowait;			/* busy at once, whoever is in the way */
 } AcquireRequest;
 
 /* What a release asks for. */
@@ -60,6 +61,8 @@ extern void grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 						GrantResult *result);
 extern bool grant_release(const char *name, int64 epoch,
 						  const ReleaseRequest *request);
+extern bool grant_request_handover(const char *name, const char *successor,
+								   const char *reason, int64 *epoch);
 extern bool grant_revoke(const char *name, const char *reason, int64 *epoch);
 
 extern void grant_default_row(const char *name, LeaseRow *row);

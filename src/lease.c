@@ -45,7 +45,9 @@
  *		protection.c	how tables are protected, as the catalogs say
  *		statement.c	the statement that is being executed
  *		authority.c	the decisions, as pure functions
- *		store.c		the rows
+ *		event.c		the history, and NOTIFY
+ *		store.c		the rows of leases
+ *		rows.c		reading and writing rows
  *		catalog.c	which relations are ours
  *		epoch.c		the epochs
  *		clock.c		the time
@@ -102,6 +104,13 @@ int			lease_busy_timeout = BUSY_TIMEOUT_DEFAULT;
  * Off, because a typing error would make a second leader.
  */
 bool		lease_auto_create = false;
+
+/*
+ * lease.notify: whether events are also sent as notifications.  Off, because
+ * PostgreSQL lets only one transaction that notifies commit at a time, in the whole
+ * cluster.
+ */
+bool		lease_notify = false;
 
 /*
  * lease.clock_offset: shifts this session's reading of both clocks.  For
@@ -161,6 +170,15 @@ _PG_init(void)
 							 "Selects whether acquiring a lease that does not exist creates it.",
 							 NULL,
 							 &lease_auto_create,
+							 false,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("lease.notify",
+							 "Selects whether events of leases are also sent as notifications.",
+							 "Transactions that notify commit one after another, in the whole cluster.",
+							 &lease_notify,
 							 false,
 							 PGC_USERSET,
 							 0,

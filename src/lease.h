@@ -28,7 +28,8 @@
  */
 #define LEASE_NAME_MAX		127 /* bytes of a lease's name */
 #define LEASE_HOLDER_MAX	255 /* bytes of a holder or a successor */
-#define LEASE_REASON_MAX	255 /* bytes of the reason of a revocation */
+#define LEASE_REASON_MAX	255 /* bytes of the reason of a revocation or
+									 * of a request to hand over */
 #define LEASE_METADATA_MAX	1024	/* bytes of metadata, as stored */
 #define LEASE_BATCH_MAX		1000	/* leases in one acquire_many or
 									 * release_many, each with a lock */
@@ -55,6 +56,7 @@
 extern char *lease_token;
 extern int	lease_busy_timeout;
 extern bool lease_auto_create;
+extern bool lease_notify;
 extern int	lease_clock_offset;
 
 /*

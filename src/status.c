@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "args.h"
 #include "authority.h"
 #include "clock.h"
 #include "fmgr.h"
@@ -42,11 +43,17 @@ enum
 	Status_last_end,
 	Status_successor,
 	Status_reason,
+	Status_handover_at,
+	Status_handover_to,
+	Status_handover_reason,
 	Status_metadata,
 	Status_ttl,
 	Status_grace,
 	Status_min_hold,
 	Status_late_commit,
+	Status_evict,
+	Status_async_renew,
+	Status_events,
 	Status_clock_step,
 	Status_columns
 };
@@ -147,11 +154,20 @@ receive_row(const LeaseRow *row, void *arg)
 	SET_IF(row->successor != NULL, successor,
 		   CStringGetTextDatum(row->successor));
 	SET_IF(row->reason != NULL, reason, CStringGetTextDatum(row->reason));
+	SET_IF(row->handover_at != 0, handover_at,
+		   TimestampTzGetDatum(row->handover_at));
+	SET_IF(row->handover_to != NULL, handover_to,
+		   CStringGetTextDatum(row->handover_to));
+	SET_IF(row->handover_reason != NULL, handover_reason,
+		   CStringGetTextDatum(row->handover_reason));
 	SET_IF(row->metadata != (Datum) 0, metadata, row->metadata);
 	SET_IF(true, ttl, clock_interval_datum(row->ttl));
 	SET_IF(true, grace, clock_interval_datum(row->grace));
 	SET_IF(true, min_hold, clock_interval_datum(row->min_hold));
 	SET_IF(true, late_commit, BoolGetDatum(row->late_commit));
+	SET_IF(true, evict, CStringGetTextDatum(arg_evict_name(row->evict)));
+	SET_IF(true, async_renew, BoolGetDatum(row->async_renew));
+	SET_IF(true, events, Int64GetDatum(row->event_seq));
 	SET_IF(row->epoch != 0 &&
 		   clock_is_witness(&target->clock, row->boot), clock_step,
 		   clock_interval_datum(clock_step(&target->clock, row->boot,

@@ -48,16 +48,15 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog.h"
-#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "rows.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "store.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -70,6 +69,8 @@ enum
 	Anum_lease_grace,
 	Anum_lease_min_hold,
 	Anum_lease_late_commit,
+	Anum_lease_evict,
+	Anum_lease_async_renew,
 	Anum_lease_state,
 	Anum_lease_epoch,
 	Anum_lease_acquired_boot,
@@ -84,7 +85,11 @@ enum
 	Anum_lease_successor,
 	Anum_lease_reason,
 	Anum_lease_metadata,
-	Natts_lease = Anum_lease_metadata
+	Anum_lease_handover_at,
+	Anum_lease_handover_to,
+	Anum_lease_handover_reason,
+	Anum_lease_event_seq,
+	Natts_lease = Anum_lease_event_seq
 };
 
 static const Oid column_types[Natts_lease] = {
@@ -94,6 +99,8 @@ static const Oid column_types[Natts_lease] = {
 	[Anum_lease_grace - 1] = INT8OID,
 	[Anum_lease_min_hold - 1] = INT8OID,
 	[Anum_lease_late_commit - 1] = BOOLOID,
+	[Anum_lease_evict - 1] = CHAROID,
+	[Anum_lease_async_renew - 1] = BOOLOID,
 	[Anum_lease_state - 1] = CHAROID,
 	[Anum_lease_epoch - 1] = INT8OID,
 	[Anum_lease_acquired_boot - 1] = INT8OID,
@@ -107,7 +114,11 @@ static const Oid column_types[Natts_lease] = {
 	[Anum_lease_grant_ttl - 1] = INT8OID,
 	[Anum_lease_successor - 1] = TEXTOID,
 	[Anum_lease_reason - 1] = TEXTOID,
-	[Anum_lease_metadata - 1] = JSONBOID
+	[Anum_lease_metadata - 1] = JSONBOID,
+	[Anum_lease_handover_at - 1] = TIMESTAMPTZOID,
+	[Anum_lease_handover_to - 1] = TEXTOID,
+	[Anum_lease_handover_reason - 1] = TEXTOID,
+	[Anum_lease_event_seq - 1] = INT8OID
 };
 
 /*
@@ -123,10 +134,7 @@ check_lease(Relation rel)
 	for (int i = 0; matches && i < Natts_lease; i++)
 		matches = TupleDescAttr(desc, i)->atttypid == column_types[i];
 	if (!matches)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("extension \"lease\" and its library are of different versions"),
-				 errhint("Run ALTER EXTENSION lease UPDATE, and reconnect.")));
+		catalog_raise_version();
 	return rel;
 }
 
@@ -150,16 +158,6 @@ open_to_write(void)
 
 	catalog_get(&relations);
 	return check_lease(table_open(relations.lease, NoLock));
-}
-
-/*
- * slot_tuple returns the tuple in a buffer slot, still in its page.
- */
-static HeapTuple
-slot_tuple(TupleTableSlot *slot)
-{
-	Assert(TTS_IS_BUFFERTUPLE(slot));
-	return ((BufferHeapTupleTableSlot *) slot)->base.tuple;
 }
 
 /*
@@ -190,7 +188,7 @@ find_updater(HeapTupleHeader header, LeaseRow *row)
 static bool
 read_version(TupleTableSlot *slot, Snapshot snapshot, LeaseRow *row)
 {
-	HeapTuple	tuple = slot_tuple(slot);
+	HeapTuple	tuple = rows_tuple(slot);
 	Buffer		buffer = ((BufferHeapTupleTableSlot *) slot)->buffer;
 	TupleDesc	desc = slot->tts_tupleDescriptor;
 	HeapTuple	copy;
@@ -229,6 +227,8 @@ read_version(TupleTableSlot *slot, Snapshot snapshot, LeaseRow *row)
 	row->grace = INT64(grace);
 	row->min_hold = INT64(min_hold);
 	row->late_commit = DatumGetBool(VALUE(late_commit));
+	row->evict = (Evict) DatumGetChar(VALUE(evict));
+	row->async_renew = DatumGetBool(VALUE(async_renew));
 	row->state = (GrantState) DatumGetChar(VALUE(state));
 	row->epoch = INT64(epoch);
 	row->acquired = INSTANT(acquired_boot, acquired_at);
@@ -240,6 +240,11 @@ read_version(TupleTableSlot *slot, Snapshot snapshot, LeaseRow *row)
 	row->successor = STRING(successor);
 	row->reason = STRING(reason);
 	row->metadata = HAS(metadata) ? VALUE(metadata) : (Datum) 0;
+	row->handover_at = HAS(handover_at) ?
+		DatumGetTimestampTz(VALUE(handover_at)) : 0;
+	row->handover_to = STRING(handover_to);
+	row->handover_reason = STRING(handover_reason);
+	row->event_seq = INT64(event_seq);
 
 #undef VALUE
 #undef HAS
@@ -279,6 +284,8 @@ form_tuple(TupleDesc desc, const LeaseRow *row)
 	SET(grace, Int64GetDatum(row->grace));
 	SET(min_hold, Int64GetDatum(row->min_hold));
 	SET(late_commit, BoolGetDatum(row->late_commit));
+	SET(evict, CharGetDatum((char) row->evict));
+	SET(async_renew, BoolGetDatum(row->async_renew));
 	SET(state, CharGetDatum((char) row->state));
 	SET(epoch, Int64GetDatum(row->epoch));
 	SET_IF(granted, acquired_boot, Int64GetDatum(row->acquired.boot));
@@ -293,6 +300,11 @@ form_tuple(TupleDesc desc, const LeaseRow *row)
 	SET_STRING(successor);
 	SET_STRING(reason);
 	SET_IF(row->metadata != (Datum) 0, metadata, row->metadata);
+	SET_IF(row->handover_at != 0, handover_at,
+		   TimestampTzGetDatum(row->handover_at));
+	SET_STRING(handover_to);
+	SET_STRING(handover_reason);
+	SET(event_seq, Int64GetDatum(row->event_seq));
 
 #undef SET
 #undef SET_IF
@@ -318,17 +330,8 @@ find_version(const char *name, Snapshot snapshot, LeaseRow *row)
 	index = index_open(primary_key_index(rel), AccessShareLock);
 	slot = table_slot_create(rel, NULL);
 
-	/* The key column is COLLATE "C": another collation would miss rows. */
-	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_TEXTEQ,
-				CStringGetTextDatum(name));
-	key.sk_collation = C_COLLATION_OID;
-
-#if PG_VERSION_NUM >= 180000
-	scan = index_beginscan(rel, index, SnapshotAny, NULL, 1, 0);
-#else
-	scan = index_beginscan(rel, index, SnapshotAny, 1, 0);
-#endif
-	index_rescan(scan, &key, 1, NULL, 0);
+	rows_set_name_key(&key, name);
+	scan = rows_begin_scan(rel, index, &key, 1);
 	while (!found && index_getnext_slot(scan, ForwardScanDirection, slot))
 		found = read_version(slot, snapshot, row);
 	index_endscan(scan);
@@ -399,7 +402,7 @@ store_read_uncommitted(const LeaseRow *row, Reading *next)
 		 */
 		if (ItemPointerGetBlockNumber(&tid) >= RelationGetNumberOfBlocks(rel) ||
 			!table_tuple_fetch_row_version(rel, &tid, SnapshotAny, slot) ||
-			!TransactionIdEquals(HeapTupleHeaderGetXmin(slot_tuple(slot)->t_data),
+			!TransactionIdEquals(HeapTupleHeaderGetXmin(rows_tuple(slot)->t_data),
 								 version.updater))
 			break;
 		found = read_version(slot, NULL, &version);
@@ -497,45 +500,15 @@ store_read_all(void (*receive) (const LeaseRow *row, void *arg), void *arg)
 }
 
 /*
- * insert_index_entries makes index entries for a new version.  A renewal is
- * HOT and needs none; this is for new leases and for full pages.
- */
-static void
-insert_index_entries(Relation rel, TupleTableSlot *slot)
-{
-	EState	   *estate = CreateExecutorState();
-	ResultRelInfo *info = makeNode(ResultRelInfo);
-
-	InitResultRelInfo(info, rel, 0, NULL, 0);
-	ExecOpenIndices(info, false);
-#if PG_VERSION_NUM >= 160000
-	(void) ExecInsertIndexTuples(info, slot, estate, false, false, NULL, NIL,
-								 false);
-#else
-	(void) ExecInsertIndexTuples(info, slot, estate, false, false, NULL, NIL);
-#endif
-	ExecCloseIndices(info);
-	FreeExecutorState(estate);
-}
-
-/*
  * store_insert inserts a new lease.  The caller holds the lease's fence lock
  * exclusively, so nobody else inserts the same name through us.
  */
 void
 store_insert(const LeaseRow *row)
 {
-	Relation	rel;
-	TupleTableSlot *slot;
+	Relation	rel = open_to_write();
 
-	rel = open_to_write();
-	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
-	ExecStoreHeapTuple(form_tuple(RelationGetDescr(rel), row), slot, true);
-
-	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
-	insert_index_entries(rel, slot);
-
-	ExecDropSingleTupleTableSlot(slot);
+	rows_insert(rel, form_tuple(RelationGetDescr(rel), row));
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 }
@@ -598,7 +571,7 @@ claim_version(Relation rel, ItemPointer tid)
 		Buffer		buffer = ((BufferHeapTupleTableSlot *) slot)->buffer;
 
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		find_updater(slot_tuple(slot)->t_data, &row);
+		find_updater(rows_tuple(slot)->t_data, &row);
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 		free = !TransactionIdIsValid(row.updater);
 	}
@@ -652,7 +625,7 @@ store_update(LeaseRow *row)
 	if (write_succeeded(result))
 	{
 		if (update_indexes != TU_None)
-			insert_index_entries(rel, slot);
+			rows_index(rel, slot);
 		row->tid = slot->tts_tid;
 		CommandCounterIncrement();
 	}

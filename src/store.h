@@ -17,6 +17,15 @@
 #include "storage/itemptr.h"
 #include "utils/snapshot.h"
 
+/* Which sessions a takeover may end; stored in lease.lease.evict. */
+typedef enum Evict
+{
+	EVICT_NONE = 'n',
+	EVICT_BLOCKERS = 'b',		/* that sit on an uncommitted change */
+	EVICT_ALL = 'a'				/* also in transactions guarded by the old
+								 * epoch */
+} Evict;
+
 /*
  * A version of a lease's row.  Strings are allocated with the row, in the
  * memory context that was current when it was read.
@@ -29,6 +38,8 @@ typedef struct LeaseRow
 	int64		grace;
 	int64		min_hold;
 	bool		late_commit;
+	Evict		evict;
+	bool		async_renew;
 	GrantState	state;
 	int64		epoch;
 	StoredInstant acquired;		/* these two are set if epoch is not 0 */
@@ -40,6 +51,10 @@ typedef struct LeaseRow
 	char	   *successor;		/* NULL if not reserved */
 	char	   *reason;			/* NULL if not revoked, or for no reason */
 	Datum		metadata;		/* jsonb; 0 if NULL */
+	TimestampTz handover_at;	/* 0 if not asked to step down */
+	char	   *handover_to;	/* NULL if for nobody in particular */
+	char	   *handover_reason;	/* NULL if none was given */
+	int64		event_seq;		/* of the latest event */
 
 	/* About the version, not part of it. */
 	ItemPointerData tid;

@@ -37,11 +37,16 @@ INSERT INTO argument VALUES
 	('create', 4, 'min_hold', 'setting or zero', $$'0'$$),
 	('create', 5, 'role', 'role', $$NULL$$),
 	('create', 6, 'late_commit', 'flag', $$false$$),
+	('create', 7, 'evict', 'evict', $$'all'$$),
+	('create', 8, 'async_renew', 'flag', $$false$$),
 	('alter', 1, 'name', 'name', $$'bad'$$),
 	('alter', 2, 'ttl', 'interval', $$NULL$$),
 	('alter', 3, 'grace', 'interval or zero', $$NULL$$),
 	('alter', 4, 'min_hold', 'interval or zero', $$NULL$$),
 	('alter', 5, 'role', 'role', $$NULL$$),
+	('alter', 6, 'late_commit', 'none', $$NULL$$),
+	('alter', 7, 'evict', 'evict or none', $$NULL$$),
+	('alter', 8, 'async_renew', 'none', $$NULL$$),
 	('drop', 1, 'name', 'name', $$'bad/free'$$),
 	('drop', 2, 'force', 'flag', $$false$$),
 	('acquire', 1, 'name', 'name', $$'bad/free'$$),
@@ -70,6 +75,18 @@ INSERT INTO argument VALUES
 	('release_many', 4, 'reserve', 'interval', $$NULL$$),
 	('revoke', 1, 'name', 'name', $$'bad'$$),
 	('revoke', 2, 'reason', 'reason', $$'why'$$),
+	('request_handover', 1, 'name', 'name', $$'bad'$$),
+	('request_handover', 2, 'successor', 'successor', $$'b'$$),
+	('request_handover', 3, 'reason', 'reason', $$'why'$$),
+	('history', 1, 'name', 'history', $$'bad'$$),
+	('history', 2, 'since', 'none', $$0$$),
+	('watch', 1, 'since', 'seen', $$NULL$$),
+	('prune', 1, 'before', 'instant', $$'-infinity'$$),
+	('verify_history', 1, 'name', 'history', $$'bad'$$),
+	('remove_events', 1, 'name', 'name', $$'bad'$$),
+	('remove_events', 2, 'seq', 'flag', $$0$$),
+	('event_digest', 1, 'previous', 'none', $$NULL$$),
+	('event_digest', 2, 'event', 'event', $$(SELECT e FROM lease.event e ORDER BY at DESC LIMIT 1)$$),
 	('holds', 1, 'name', 'name', $$'bad'$$),
 	('holds', 2, 'epoch', 'epoch', $$EPOCH$$),
 	('remaining', 1, 'name', 'name', $$'bad'$$),
@@ -98,7 +115,7 @@ INSERT INTO argument VALUES
 	('disallow', 1, 'role', 'role or else', $$'pg_read_all_stats'$$);
 
 -- None is missing: functions of the extension with an argument that is not listed.
--- (Of alter, late_commit has no wrong value; the helpers of protect are left out.)
+-- (What has no wrong value is of kind "none"; the helpers of protect are left out.)
 SELECT p.proname, a.name
 	FROM pg_proc p, unnest(p.proargnames[:p.pronargs]) AS a(name)
 	WHERE p.pronamespace = 'lease'::regnamespace
@@ -177,6 +194,19 @@ INSERT INTO wrong (kind, label, value) VALUES
 	('floor', 'zero', $$0$$),
 	('floor', 'negative', $$-9223372036854775808$$),
 	('flag', 'null', $$NULL$$),
+	('evict', 'null', $$NULL$$),
+	('evict', 'empty', $$''$$),
+	('evict', 'another word', $$'some'$$),
+	('evict or none', 'in capitals', $$'ALL'$$),
+	('history', 'of no lease', $$'nobody'$$),
+	('history', 'no name', $$E'b d\n'$$),
+	('seen', 'no json', $$'{'$$),
+	('seen', 'no object', $$'17'$$),
+	('seen', 'no numbers', $$'{"bad": null}'$$),
+	('seen', 'a fraction', $$'{"bad": 1.5}'$$),
+	('instant', 'null', $$NULL$$),
+	('event', 'null', $$NULL$$),
+	('event', 'without a number', $$ROW('bad', NULL, 'x', 1, 'x', now(), '3', 1, 'x', NULL, NULL)::lease.event$$),
 	('metadata', 'more than 1024 bytes', $$to_jsonb(repeat('x', 1017))$$),
 	('metadata', 'a megabyte', $$to_jsonb(repeat('x', 1000000))$$),
 	('metadata', 'no json', $$'{'$$),
@@ -267,6 +297,8 @@ CREATE FUNCTION call(called text, replaced int, value text, epoch bigint) RETURN
 			CASE WHEN called ~ '^(acquire|renew)' THEN 'a.outcome'
 				WHEN called = 'read_trigger' THEN 'coalesce(a.lease, ''(none)'')'
 				WHEN called = 'release_many' THEN 'a.released'
+				WHEN called IN ('history', 'watch') THEN 'count(*)'
+				WHEN called = 'verify_history' THEN 'a.verified'
 				ELSE 'a' END,
 			called, string_agg(CASE WHEN n = replaced THEN value ELSE good END, ', ' ORDER BY n)),
 		'EPOCH', epoch::text)

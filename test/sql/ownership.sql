@@ -21,7 +21,7 @@ SELECT lease.allow('regress_lease_scheduler'), lease.allow('regress_lease_fencer
 -- What is granted to a scheduler does not include it, in any of its forms.
 SET lease.auto_create = on;
 SET ROLE regress_lease_scheduler;
-SELECT has_function_privilege('lease.create(text, interval, interval, interval, regrole, boolean)', 'EXECUTE');
+SELECT has_function_privilege('lease.create(text, interval, interval, interval, regrole, boolean, text, boolean)', 'EXECUTE');
 SELECT lease.acquire('ow/typo', 'a');
 SELECT lease.acquire('ow/typo', 'a', reclaim => true);
 SELECT * FROM lease.acquire_many('{ow/typo}', 'a');
