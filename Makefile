@@ -21,6 +21,12 @@ OBJS = \
 	src/clock.o \
 	src/lock.o \
 	src/catalog.o \
+	src/durability.o \
+	src/aftermath.o \
+	src/evict.o \
+	src/line.o \
+	src/await.o \
+	src/pool.o \
 	src/event.o \
 	src/store.o \
 	src/rows.o \
@@ -46,9 +52,11 @@ OBJS = \
 TOPICS = \
 	sql/schema.sql \
 	sql/leases.sql \
+	sql/line.sql \
 	sql/fences.sql \
 	sql/status.sql \
 	sql/history.sql \
+	sql/pools.sql \
 	sql/doctor.sql \
 	sql/roles.sql
 install_script = sql/$(EXTENSION)--$(EXTVERSION).sql

@@ -25,12 +25,13 @@ BEGIN
 			MESSAGE = format('role with OID %s does not exist', allow.role::oid);
 	END IF;
 	EXECUTE format('GRANT USAGE ON SCHEMA lease TO %s', allow.role);
-	EXECUTE format('GRANT SELECT ON lease.status, lease.fence, lease.event TO %s', allow.role);
+	EXECUTE format('GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.request_handover, lease.holds, lease.remaining, lease.guard,'
-		' lease.read_status, lease.read_trigger, lease.history, lease.watch TO %s',
-		allow.role);
+		' lease.read_status, lease.read_trigger, lease.history, lease.watch,'
+		' lease.read_candidates, lease.acquire_any, lease.share TO %s', allow.role);
+	EXECUTE format('GRANT EXECUTE ON PROCEDURE lease.await TO %s', allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
 			' lease.descendants, lease.own_triggers, lease.build_fence, lease.boot_clock,'
@@ -71,7 +72,7 @@ $$;
 COMMENT ON FUNCTION lease.disallow(regrole) IS
 'takes back from a role all rights that it was granted, by lease.allow() or one by one, in schema lease';
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA lease FROM PUBLIC;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA lease FROM PUBLIC;
 REVOKE ALL ON TYPE lease.reply FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lease.fence(), lease.stamp(),
 	lease.refuses(text, regclass), lease.refuses_stamp(text, regclass, bigint),
@@ -79,9 +80,9 @@ GRANT EXECUTE ON FUNCTION lease.fence(), lease.stamp(),
 
 GRANT USAGE ON SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 GRANT USAGE ON TYPE lease.reply TO @extowner@ WITH GRANT OPTION;
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lease TO @extowner@ WITH GRANT OPTION;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 REVOKE EXECUTE ON FUNCTION lease.remove_events(text, bigint) FROM @extowner@;
-GRANT SELECT ON lease.status, lease.fence, lease.event TO @extowner@ WITH GRANT OPTION;
+GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate TO @extowner@ WITH GRANT OPTION;
 
 -- What pg_dump needs when the owner of the database runs it, whoever installed the
 -- extension; and what pg_restore needs, whose user installs it.
@@ -91,7 +92,7 @@ GRANT SELECT, INSERT ON lease.lease, lease.event, lease.pruned TO @extowner@;
 GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin, lease.floor TO @extowner@;
 
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
-GRANT SELECT ON lease.status, lease.fence, lease.event TO pg_monitor;
+GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate TO pg_monitor;
 GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(),
 	lease.read_trigger(oid), lease.history(text, bigint), lease.watch(jsonb),
-	lease.verify_history(text) TO pg_monitor;
+	lease.verify_history(text), lease.read_candidates() TO pg_monitor;

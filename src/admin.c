@@ -19,10 +19,12 @@
 #include "postgres.h"
 
 #include "access/transam.h"
+#include "aftermath.h"
 #include "args.h"
 #include "authority.h"
 #include "catalog/pg_inherits.h"
 #include "change.h"
+#include "durability.h"
 #include "epoch.h"
 #include "event.h"
 #include "fmgr.h"
@@ -277,8 +279,11 @@ lease_drop(PG_FUNCTION_ARGS)
 		change_drop_fence(name);
 	}
 
+	/* Whoever waits for it has to be told that there is no such lease. */
+	aftermath_wake(name);
+
 	/* A holder must not find its grant alive again after a crash. */
-	guard_note_grant();
+	durability_note_grant();
 	PG_RETURN_VOID();
 }
 
@@ -292,7 +297,7 @@ lease_raise_floor(PG_FUNCTION_ARGS)
 
 	/* Like a grant, it must not be forgotten by a crash or a failover. */
 	arg_begin_write("lease.raise_floor()");
-	guard_note_grant();
+	durability_note_grant();
 	PG_RETURN_INT64(epoch_raise(epoch));
 }
 

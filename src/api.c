@@ -20,6 +20,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "api.h"
 #include "args.h"
 #include "authority.h"
 #include "catalog/pg_type.h"
@@ -32,7 +33,6 @@
 #include "miscadmin.h"
 #include "role.h"
 #include "store.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 
 SQL_CALLABLE(lease_acquire);
@@ -46,9 +46,6 @@ SQL_CALLABLE(lease_request_handover);
 SQL_CALLABLE(lease_holds);
 SQL_CALLABLE(lease_remaining);
 SQL_CALLABLE(lease_guard);
-
-/* Columns of type lease.reply */
-#define REPLY_COLUMNS	9
 
 /* A lease named in one of the forms for many */
 typedef struct BatchItem
@@ -73,39 +70,41 @@ live_for(const LeaseRow *row)
 }
 
 /*
- * fill_reply makes the columns of a reply.  To be called last: "remaining" is
+ * api_fill_reply makes the columns of a reply.  To be called last: "remaining" is
  * measured here, so that a client may add it to the instant of sending.
  */
-static void
-fill_reply(const GrantResult *result, Datum *values, bool *nulls)
+void
+api_fill_reply(const GrantResult *result, Datum *values, bool *nulls)
 {
 	const LeaseRow *row = &result->row;
 	bool		yours = result->outcome == OUTCOME_GRANTED ||
 	result->outcome == OUTCOME_RENEWED;
-
+	bool		granted = row->epoch != 0;
 	const char *successor = row->state == GRANT_MADE ?
 	row->handover_to : row->successor;
+	Clock		clock;
 
-	memset(nulls, 0, REPLY_COLUMNS * sizeof(bool));
-	values[0] = CStringGetTextDatum(row->name);
-	values[1] = CStringGetTextDatum(grant_outcome_name(result->outcome));
-	values[2] = Int64GetDatum(row->epoch);
-	nulls[2] = !yours;
-	nulls[3] = nulls[4] = nulls[5] = row->epoch == 0;
-	if (row->epoch != 0)
-	{
-		Clock		clock;
+#define SET_IF(condition, column, value) \
+	do { \
+		nulls[Reply_ ## column] = !(condition); \
+		if (condition) \
+			values[Reply_ ## column] = (value); \
+	} while (0)
 
-		clock_read(&clock);
-		values[3] = CStringGetTextDatum(row->holder);
-		values[4] = TimestampTzGetDatum(clock_image(&clock, row->boot, &row->acquired));
-		values[5] = TimestampTzGetDatum(clock_image(&clock, row->boot, &row->deadline));
-	}
-	values[6] = clock_interval_datum(live_for(row));
-	values[7] = BoolGetDatum(row->handover_at != 0);
-	nulls[8] = !successor;
-	if (successor)
-		values[8] = CStringGetTextDatum(successor);
+	clock_read(&clock);
+	SET_IF(true, name, CStringGetTextDatum(row->name));
+	SET_IF(true, outcome, CStringGetTextDatum(grant_outcome_name(result->outcome)));
+	SET_IF(yours, epoch, Int64GetDatum(row->epoch));
+	SET_IF(granted, holder, CStringGetTextDatum(row->holder));
+	SET_IF(granted, acquired_at,
+		   TimestampTzGetDatum(clock_image(&clock, row->boot, &row->acquired)));
+	SET_IF(granted, expires_at,
+		   TimestampTzGetDatum(clock_image(&clock, row->boot, &row->deadline)));
+	SET_IF(true, handover, BoolGetDatum(row->handover_at != 0));
+	SET_IF(successor != NULL, successor, CStringGetTextDatum(successor));
+	SET_IF(true, remaining, clock_interval_datum(live_for(row)));
+
+#undef SET_IF
 }
 
 /*
@@ -122,21 +121,21 @@ reply_datum(FunctionCallInfo fcinfo, const GrantResult *result)
 		desc->natts != REPLY_COLUMNS)
 		elog(ERROR, "return type must be lease.reply");
 	desc = BlessTupleDesc(desc);
-	fill_reply(result, values, nulls);
+	api_fill_reply(result, values, nulls);
 	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
 }
 
 /*
- * put_reply appends a reply to the result set of one of the forms for many.
+ * api_put_reply appends a reply to a result set.
  */
-static void
-put_reply(FunctionCallInfo fcinfo, const GrantResult *result)
+void
+api_put_reply(FunctionCallInfo fcinfo, const GrantResult *result)
 {
 	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
 	Datum		values[REPLY_COLUMNS];
 	bool		nulls[REPLY_COLUMNS];
 
-	fill_reply(result, values, nulls);
+	api_fill_reply(result, values, nulls);
 	tuplestore_putvalues(set->setResult, set->setDesc, values, nulls);
 }
 
@@ -147,36 +146,6 @@ static int
 compare_items(const void *a, const void *b)
 {
 	return strcmp(((const BatchItem *) a)->name, ((const BatchItem *) b)->name);
-}
-
-/*
- * array_elements takes a one-dimensional array without nulls apart.
- */
-static int
-array_elements(FunctionCallInfo fcinfo, int n, Oid type, const char *what,
-			   Datum **elements)
-{
-	ArrayType  *array;
-	int			count;
-
-	if (PG_ARGISNULL(n))
-		arg_raise_null(what);
-	array = PG_GETARG_ARRAYTYPE_P(n);
-	if (ARR_NDIM(array) > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("%s must be a one-dimensional array", what)));
-	if (array_contains_nulls(array))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not contain nulls", what)));
-	if (type == TEXTOID)
-		deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
-						  elements, NULL, &count);
-	else
-		deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL,
-						  TYPALIGN_DOUBLE, elements, NULL, &count);
-	return count;
 }
 
 /*
@@ -192,9 +161,9 @@ batch_arguments(FunctionCallInfo fcinfo, bool with_epochs, bool lenient,
 	Datum	   *epochs = NULL;
 	int			count;
 
-	count = array_elements(fcinfo, 0, TEXTOID, "names", &names);
+	count = arg_array(fcinfo, 0, TEXTOID, "names", &names);
 	if (with_epochs &&
-		array_elements(fcinfo, 1, INT8OID, "epochs", &epochs) != count)
+		arg_array(fcinfo, 1, INT8OID, "epochs", &epochs) != count)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("names and epochs must have the same number of elements")));
@@ -286,7 +255,7 @@ lease_acquire_many(PG_FUNCTION_ARGS)
 		GrantResult result;
 
 		grant_acquire(items[i].name, &request, &result);
-		put_reply(fcinfo, &result);
+		api_put_reply(fcinfo, &result);
 	}
 	return (Datum) 0;
 }
@@ -331,7 +300,7 @@ lease_renew_many(PG_FUNCTION_ARGS)
 		GrantResult result;
 
 		grant_renew(items[i].name, items[i].epoch, ttl, true, &result);
-		put_reply(fcinfo, &result);
+		api_put_reply(fcinfo, &result);
 		MemoryContextReset(item_context);
 	}
 	MemoryContextSwitchTo(caller_context);

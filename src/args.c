@@ -19,11 +19,13 @@
 
 #include "access/xlog.h"
 #include "args.h"
+#include "catalog/pg_type.h"
 #include "clock.h"
 #include "lock.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "token.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 
@@ -237,6 +239,36 @@ arg_evict_name(Evict evict)
 			return "all";
 	}
 	return NULL;				/* keep compiler quiet */
+}
+
+/*
+ * arg_array takes a one-dimensional array without nulls apart.
+ */
+int
+arg_array(FunctionCallInfo fcinfo, int n, Oid type, const char *what,
+		  Datum **elements)
+{
+	ArrayType  *array;
+	int			count;
+
+	if (PG_ARGISNULL(n))
+		arg_raise_null(what);
+	array = PG_GETARG_ARRAYTYPE_P(n);
+	if (ARR_NDIM(array) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("%s must be a one-dimensional array", what)));
+	if (array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not contain nulls", what)));
+	if (type == TEXTOID)
+		deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
+						  elements, NULL, &count);
+	else
+		deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL,
+						  TYPALIGN_DOUBLE, elements, NULL, &count);
+	return count;
 }
 
 /*

@@ -26,12 +26,15 @@
 #include "postgres.h"
 
 #include "access/transam.h"
+#include "aftermath.h"
 #include "authority.h"
 #include "catalog/pg_proc.h"
 #include "change.h"
 #include "clock.h"
+#include "durability.h"
 #include "epoch.h"
 #include "event.h"
+#include "evict.h"
 #include "grant.h"
 #include "guard.h"
 #include "lock.h"
@@ -44,6 +47,9 @@
 
 /* Settings of a lease that is created without any, in microseconds */
 #define DEFAULT_TTL			(INT64CONST(30) * USECS_PER_SEC)
+
+/* How often a taker looks whether who is in its way can be ended, in milliseconds */
+#define EVICTION_INTERVAL	50
 
 /*
  * grant_outcome_name returns the word for an outcome.
@@ -78,10 +84,10 @@ grant_outcome_name(Outcome outcome)
 }
 
 /*
- * claim_outcome translates the refusal of a claim.
+ * grant_claim_outcome translates the refusal of a claim.
  */
-static Outcome
-claim_outcome(Claim claim)
+Outcome
+grant_claim_outcome(Claim claim)
 {
 	switch (claim)
 	{
@@ -98,11 +104,11 @@ claim_outcome(Claim claim)
 }
 
 /*
- * standing_outcome translates the standing of a grant that is not live.  To a
+ * grant_standing_outcome translates the standing of a grant that is not live.  To a
  * holder whose epoch the lease has never had, another one is the current one.
  */
-static Outcome
-standing_outcome(Standing standing)
+Outcome
+grant_standing_outcome(Standing standing)
 {
 	switch (standing)
 	{
@@ -178,7 +184,7 @@ uncommitted_refuses(const LeaseRow *row, const AcquireRequest *request,
 							request->reclaim, &next.at);
 	if (claim == CLAIM_GRANTED)
 		return false;
-	result->outcome = claim_outcome(claim);
+	result->outcome = grant_claim_outcome(claim);
 	result->row = next.row;
 	return true;
 }
@@ -200,7 +206,7 @@ look(const char *name, const AcquireRequest *request, Reading *reading,
 							request->reclaim, &reading->at);
 	if (claim != CLAIM_GRANTED)
 	{
-		result->outcome = claim_outcome(claim);
+		result->outcome = grant_claim_outcome(claim);
 		result->row = reading->row;
 		return false;
 	}
@@ -243,11 +249,38 @@ clear_handover(LeaseRow *row)
 }
 
 /*
- * add_end_event appends to the events of a new grant how the one before it
- * ended, if that is not known yet.
+ * add_eviction appends to the events of a takeover or revocation, and to what is to
+ * be done after its commit, that sessions are ended: blockers, whose pids are given
+ * and who are gone, and those who act under the epoch.
  */
 static void
-add_end_event(EventList *events, const Reading *reading)
+add_eviction(EventList *events, const LeaseRow *row, const char *blockers)
+{
+	StringInfoData detail;
+	StringInfoData guarded;
+
+	initStringInfo(&detail);
+	initStringInfo(&guarded);
+	if (blockers[0] != '\0')
+		event_detail_raw(&detail, "blockers", psprintf("[%s]", blockers));
+	if (row->state == GRANT_MADE && row->evict == EVICT_ALL)
+	{
+		evict_list_guarded(row->name, row->epoch, &guarded);
+		aftermath_evict(row->name, row->epoch);
+	}
+	if (guarded.len > 0)
+		event_detail_raw(&detail, "guarded", psprintf("[%s]", guarded.data));
+	if (detail.len > 0)
+		event_add(events, EVENT_EVICTED, row->epoch, row->holder,
+				  event_detail(&detail));
+}
+
+/*
+ * add_end appends to the events of a new grant how the one before it ended, if
+ * that is not known yet.
+ */
+static void
+add_end(EventList *events, const Reading *reading, const char *blockers)
 {
 	const LeaseRow *row = &reading->row;
 
@@ -256,6 +289,7 @@ add_end_event(EventList *events, const Reading *reading)
 				  reading->at.tx < reading->authority.deadline ?
 				  EVENT_SUPERSEDED : EVENT_EXPIRED,
 				  row->epoch, row->holder, (Datum) 0);
+	add_eviction(events, row, blockers);
 }
 
 /*
@@ -264,7 +298,8 @@ add_end_event(EventList *events, const Reading *reading)
  * somebody may have been told a greater one, and have rolled back.
  */
 static bool
-make_grant(Reading *reading, const AcquireRequest *request)
+make_grant(Reading *reading, const AcquireRequest *request,
+		   const char *blockers)
 {
 	LeaseRow   *row = &reading->row;
 	int64		ttl = request->ttl != 0 ? request->ttl : row->ttl;
@@ -276,7 +311,7 @@ make_grant(Reading *reading, const AcquireRequest *request)
 	(void) lock_run_bounded(row->name, draw, &epoch);
 
 	event_begin(&events, row->name);
-	add_end_event(&events, reading);
+	add_end(&events, reading, blockers);
 	event_add(&events, EVENT_GRANTED, epoch, request->holder, (Datum) 0);
 	change_rebase(reading);
 	row->state = GRANT_MADE;
@@ -291,7 +326,7 @@ make_grant(Reading *reading, const AcquireRequest *request)
 	clear_handover(row);
 	if (!change_write_transition(row, &events))
 		return false;
-	guard_note_grant();
+	durability_note_grant();
 
 	/* Drawing may have taken time; what is over is not given. */
 	store_judge(reading);
@@ -354,6 +389,31 @@ create_if_missing(const char *name, int *blocker)
 }
 
 /*
+ * get_past_updater waits for the transaction that has replaced a version, and whose
+ * authority is over, for a while; or ends its session, if that may be done and it
+ * waits for its client.  False means that it is still there and must not be waited
+ * for any longer.
+ *
+ * It may begin to wait for its client at any time; so the caller decides anew and
+ * comes back after a moment.
+ */
+static bool
+get_past_updater(const LeaseRow *row, int *blocker, StringInfo evicted)
+{
+	int			pid;
+
+	if (evict_blocker(row, &pid))
+		appendStringInfo(evicted, "%s%d", evicted->len == 0 ? "" : ", ", pid);
+	if (row->evict == EVICT_NONE)
+		return change_await_updater(row, blocker);
+	if (lock_await_transaction(row->updater, EVICTION_INTERVAL) ||
+		!lock_budget_is_spent())
+		return true;
+	*blocker = lock_transaction_pid(row->updater);
+	return false;
+}
+
+/*
  * take_over makes the grant under the fence lock, if the claim is still good,
  * and tells whether it did.
  */
@@ -362,7 +422,9 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 		  GrantResult *result)
 {
 	int			blocker = 0;
+	StringInfoData evicted;
 
+	initStringInfo(&evicted);
 	for (;;)
 	{
 		TransactionId updater;
@@ -383,13 +445,13 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 		}
 		updater = reading->row.updater;
 		if (!TransactionIdIsValid(updater) &&
-			make_grant(reading, request))
+			make_grant(reading, request, evicted.data))
 			break;
 
 		change_drop_fence(name);
 		if (TransactionIdIsValid(updater) &&
 			(request->nowait ||
-			 !change_await_updater(&reading->row, &blocker)))
+			 !get_past_updater(&reading->row, &blocker, &evicted)))
 		{
 			set_busy(reading, blocker, result);
 			return false;
@@ -452,11 +514,13 @@ prolong(Reading *reading, int64 ttl)
 	if (ttl == 0)
 		ttl = row->grant_ttl != 0 ? row->grant_ttl : row->ttl;
 	change_rebase(reading);
+	durability_before_renewal(row->async_renew);
 	row->deadline = clock_store(&reading->clock,
 								authority_renewed(&reading->authority, ttl,
 												  &reading->at));
 	if (!change_write(row))
 		return false;
+	durability_after_renewal(row->async_renew);
 	store_judge(reading);
 	if (reading->at.now >= old_deadline)
 		raise_lapsed(row);
@@ -512,7 +576,7 @@ grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 		standing = authority_standing(&reading.authority, epoch, &reading.at);
 		if (standing != STANDING_LIVE)
 		{
-			result->outcome = standing_outcome(standing);
+			result->outcome = grant_standing_outcome(standing);
 			break;
 		}
 		if (TransactionIdIsValid(row->updater))
@@ -609,6 +673,8 @@ set_ended(Reading *reading, const EndRequest *request, EventList *events)
 	event_add(events, request->how == GRANT_REVOKED ?
 			  EVENT_REVOKED : EVENT_RELEASED,
 			  row->epoch, row->holder, event_detail(&detail));
+	if (request->how == GRANT_REVOKED)
+		add_eviction(events, row, "");
 
 	row->state = request->how;
 	if (request->reason)
@@ -663,6 +729,7 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 			lock_report_bound(name, blocker);
 	}
 	*epoch = reading.row.epoch;
+	aftermath_wake(name);
 	return true;
 }
 
@@ -746,6 +813,6 @@ grant_revoke(const char *name, const char *reason, int64 *epoch)
 	read_known_lease(name, &reading);
 	if (!end_grant(name, &end, epoch))
 		return false;
-	guard_note_grant();
+	durability_note_grant();
 	return true;
 }

@@ -55,6 +55,8 @@ typedef struct GrantResult
 } GrantResult;
 
 extern const char *grant_outcome_name(Outcome outcome);
+extern Outcome grant_claim_outcome(Claim claim);
+extern Outcome grant_standing_outcome(Standing standing);
 extern void grant_acquire(const char *name, const AcquireRequest *request,
 						  GrantResult *result);
 extern void grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,

@@ -43,15 +43,17 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "aftermath.h"
 #include "authority.h"
 #include "catalog.h"
 #include "ddl.h"
+#include "durability.h"
+#include "evict.h"
 #include "guard.h"
 #include "lock.h"
 #include "miscadmin.h"
 #include "role.h"
 #include "store.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 
 /* One guard of the present transaction. */
@@ -77,9 +79,6 @@ static uint64 generation = 1;
  * 0. Changes at deeper levels go away with theirs or come down to this one.
  */
 static int	changed_level = 0;
-
-/* Has this transaction granted a lease, so that it must commit durably? */
-static bool granted = false;
 
 /* Has the check at commit been made, or that PREPARE may go on? */
 static bool commit_checked = false;
@@ -193,17 +192,6 @@ guard_note_change(void)
 		raise_prepared();
 	if (changed_level == 0 || level < changed_level)
 		changed_level = level;
-}
-
-/*
- * guard_note_grant records that this transaction must commit durably, whatever
- * the session says: it has granted a lease or taken one back.
- */
-void
-guard_note_grant(void)
-{
-	granted = true;
-	ForceSyncCommit();
 }
 
 /*
@@ -472,6 +460,10 @@ guard_declare(const char *name, int64 epoch, Oid user)
 				 errmsg("cannot guard a transaction during recovery"),
 				 errhint("This server is a standby; connect to the primary, for example with target_session_attrs=read-write.")));
 
+	/* Before the read, so that whoever supersedes the epoch either is seen or sees. */
+	lock_tag_presence(&tag, name, epoch);
+	(void) lock_try(&tag, evict_presence_mode());	/* conflicts with nothing */
+
 	if (!store_read(name, &reading))
 		guard_raise_unknown(name);
 	role_check_member(user, reading.row.role, name);
@@ -496,9 +488,6 @@ guard_declare(const char *name, int64 epoch, Oid user)
 				 IsolationUsesXactSnapshot() ?
 				 errhint("Begin a new transaction, and call lease.guard() in it first; under REPEATABLE READ and SERIALIZABLE, take over in a transaction of its own.") :
 				 errhint("Acquire and guard in separate statements.")));
-
-	lock_tag_presence(&tag, name, epoch);
-	(void) lock_try(&tag, ShareLock);	/* conflicts with nothing */
 
 	guard = add_guard(name, epoch, user);
 
@@ -534,15 +523,7 @@ warn_useless(void)
 static void
 pre_commit(void)
 {
-	/*
-	 * A grant must not be forgotten by a crash or, with synchronous standbys,
-	 * by a failover.  ForceSyncCommit waits for our own disk only.
-	 */
-	if (granted && synchronous_commit < SYNCHRONOUS_COMMIT_ON)
-		(void) set_config_option("synchronous_commit", "on",
-								 PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_LOCAL, true, 0, false);
-
+	durability_pre_commit();
 	if (guards)
 	{
 		MemoryContext context = AllocSetContextCreate(TopTransactionContext,
@@ -583,9 +564,10 @@ forget_transaction(void)
 		generation++;
 	guards = NULL;
 	changed_level = 0;
-	granted = false;
 	commit_checked = false;
 	prepare_checked = false;
+	durability_forget();
+	aftermath_forget();
 	ddl_end_transaction();
 }
 
@@ -604,6 +586,9 @@ transaction_callback(XactEvent event, void *arg pg_attribute_unused())
 			refuse_prepare();
 			break;
 		case XACT_EVENT_COMMIT:
+			aftermath_commit();
+			forget_transaction();
+			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			forget_transaction();
@@ -644,6 +629,7 @@ subtransaction_callback(SubXactEvent event, SubTransactionId subid,
 			}
 			if (changed_level == level)
 				changed_level = level - 1;
+			aftermath_end_subtransaction(subid, parent_subid, true);
 			ddl_end_subtransaction(subid, parent_subid, true);
 			break;
 
@@ -662,6 +648,7 @@ subtransaction_callback(SubXactEvent event, SubTransactionId subid,
 			}
 			if (changed_level >= level)
 				changed_level = 0;
+			aftermath_end_subtransaction(subid, parent_subid, false);
 			ddl_end_subtransaction(subid, parent_subid, false);
 			break;
 	}

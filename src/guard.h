@@ -22,7 +22,6 @@ extern char *guard_describe_lease(const char *name, bool *exists);
 extern uint64 guard_generation(void);
 extern void guard_note_release(const char *name, int64 epoch);
 extern void guard_note_change(void);
-extern void guard_note_grant(void);
 pg_noreturn extern void guard_raise_unknown(const char *name);
 
 #endif							/* LEASE_GUARD_H */

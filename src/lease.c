@@ -44,6 +44,12 @@
  *		ddl.c		the fence against DDL
  *		protection.c	how tables are protected, as the catalogs say
  *		statement.c	the statement that is being executed
+ *		await.c		waiting for a lease
+ *		line.c		the line of those who wait
+ *		pool.c		many leases of which any will do
+ *		evict.c		ending sessions that stand in the way
+ *		aftermath.c	what is done after a commit
+ *		durability.c	how durably a transaction commits
  *		authority.c	the decisions, as pure functions
  *		event.c		the history, and NOTIFY
  *		store.c		the rows of leases

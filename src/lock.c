@@ -16,12 +16,15 @@
  *			transaction, for a guarded transaction inside its COMMIT.  So a
  *			grant is replaced only while no COMMIT under it is under way, and
  *			waits for nothing else of its holder's.
- * presence per lease and epoch.  Share, from the guard on: conflicts with
- *			nothing, and shows in pg_locks who acts under which grant.
+ * presence per lease and epoch.  Share (superusers: access share), from the guard
+ *			on: conflicts with nothing, and shows who acts under which grant.
  * origin	per database.  Share while an epoch is drawn, exclusive while the
  *			sequence is lifted; released before the call returns.
  *
- * All locks are transaction-level, so that no error can leave one behind.
+ * queue, seat, rank, candidate: of those who wait in line for a lease; see line.c.
+ *
+ * All locks but those of the line are transaction-level, so that no error can leave
+ * one behind.
  *
  * Nobody waits longer than lease.busy_timeout for another transaction that is
  * deciding.  (Of the locks above, that leaves out origin, which nobody holds for
@@ -69,6 +72,7 @@ typedef struct Wait
 	const LOCKTAG *tag;			/* the lock, or NULL */
 	LOCKMODE	mode;
 	TransactionId xid;			/* the transaction, where tag is NULL */
+	int			at_most;		/* milliseconds, 0: what is left of the budget */
 } Wait;
 
 /* Longer than anybody holds a lock that is held within a call, in milliseconds */
@@ -127,6 +131,44 @@ void
 lock_tag_origin(LOCKTAG *tag)
 {
 	set_tag(tag, LEASE_LOCK_ORIGIN, 0);
+}
+
+/*
+ * lock_tag_queue makes the tag of the line for a lease.
+ */
+void
+lock_tag_queue(LOCKTAG *tag, const char *name)
+{
+	set_tag(tag, LEASE_LOCK_QUEUE, hash_name(name));
+}
+
+/*
+ * lock_tag_seat makes the tag that shows who is in line for a lease.
+ */
+void
+lock_tag_seat(LOCKTAG *tag, const char *name)
+{
+	set_tag(tag, LEASE_LOCK_SEAT, hash_name(name));
+}
+
+/*
+ * lock_tag_rank makes the tag that shows where in a line somebody comes.
+ */
+void
+lock_tag_rank(LOCKTAG *tag, uint64 rank)
+{
+	set_tag(tag, LEASE_LOCK_RANK, rank);
+}
+
+/*
+ * lock_tag_candidate makes the tag that shows that a holder is in line for a
+ * lease.
+ */
+void
+lock_tag_candidate(LOCKTAG *tag, const char *name, const char *holder)
+{
+	set_tag(tag, LEASE_LOCK_CANDIDATE,
+			hash_combine64(hash_name(name), hash_name(holder)));
 }
 
 /*
@@ -191,6 +233,31 @@ lock_drop(const LOCKTAG *tag, LOCKMODE mode)
 }
 
 /*
+ * lock_take_for_session takes a lock until it is given back or the session ends,
+ * however long it takes.
+ */
+void
+lock_take_for_session(const LOCKTAG *tag, LOCKMODE mode)
+{
+	const bool	session_lock = true;
+	const bool	dont_wait = false;
+
+	(void) LockAcquire(tag, mode, session_lock, dont_wait);
+}
+
+/*
+ * lock_drop_for_session gives such a lock back, if it is held.
+ */
+void
+lock_drop_for_session(const LOCKTAG *tag, LOCKMODE mode)
+{
+	const bool	session_lock = true;
+
+	if (lock_held_by_me(tag, mode))
+		(void) LockRelease(tag, mode, session_lock);
+}
+
+/*
  * lock_start_budget begins a call of ours: all its waits together may take
  * lease.busy_timeout.
  */
@@ -198,6 +265,16 @@ void
 lock_start_budget(void)
 {
 	budget_end = clock_moment() + (int64) lease_busy_timeout * 1000;
+}
+
+/*
+ * lock_limit_budget makes the waits of the present call end at a moment, if
+ * that is sooner.
+ */
+void
+lock_limit_budget(int64 moment)
+{
+	budget_end = Min(budget_end, moment);
 }
 
 /*
@@ -209,6 +286,15 @@ remaining_budget(void)
 	int64		left = (budget_end - clock_moment()) / 1000;
 
 	return (int) Max(0, Min(left, lease_busy_timeout));
+}
+
+/*
+ * lock_budget_is_spent tells whether the present call may not wait any more.
+ */
+bool
+lock_budget_is_spent(void)
+{
+	return remaining_budget() == 0;
 }
 
 /*
@@ -271,6 +357,8 @@ wait_bounded(const Wait *wait)
 
 	if (remaining_budget() == 0)
 		return false;
+	if (wait->at_most > 0 && wait->at_most < our_timeout)
+		our_timeout = wait->at_most;
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(caller_context);
@@ -317,19 +405,20 @@ wait_bounded(const Wait *wait)
 bool
 lock_take_bounded(const LOCKTAG *tag, LOCKMODE mode)
 {
-	Wait		wait = {tag, mode, InvalidTransactionId};
+	Wait		wait = {tag, mode, InvalidTransactionId, 0};
 
 	return lock_try(tag, mode) || wait_bounded(&wait);
 }
 
 /*
  * lock_await_transaction waits for the end of a transaction that has changed
- * a row, for at most lease.busy_timeout, and tells whether it came.
+ * a row, for at most lease.busy_timeout or a time in milliseconds (0: none), and
+ * tells whether it came.
  */
 bool
-lock_await_transaction(TransactionId xid)
+lock_await_transaction(TransactionId xid, int at_most)
 {
-	Wait		wait = {NULL, NoLock, xid};
+	Wait		wait = {NULL, NoLock, xid, at_most};
 
 	return wait_bounded(&wait);
 }
@@ -381,7 +470,7 @@ lock_run_bounded(const char *name, bool (*work) (void *arg), void *arg)
 void
 lock_take_at_commit(const LOCKTAG *tag, LOCKMODE mode, const char *name)
 {
-	Wait		wait = {tag, mode, InvalidTransactionId};
+	Wait		wait = {tag, mode, InvalidTransactionId, 0};
 
 	if (lock_try(tag, mode))
 		return;
@@ -401,12 +490,35 @@ lock_holder(const LOCKTAG *tag, LOCKMODE mode)
 
 	for (; VirtualTransactionIdIsValid(*holder); holder++)
 	{
-		PGPROC	   *proc = ProcNumberGetProc(vxid_proc_number(*holder));
+		PGPROC	   *proc = lock_proc(holder);
 
 		if (proc && proc->pid != 0)
 			return proc->pid;
 	}
 	return 0;
+}
+
+/*
+ * lock_proc returns the process that runs, or has run, a virtual transaction; NULL
+ * if there is none any more.
+ */
+PGPROC *
+lock_proc(const VirtualTransactionId *vxid)
+{
+	return ProcNumberGetProc(vxid_proc_number(*vxid));
+}
+
+/*
+ * lock_top_transaction returns the transaction of which a transaction is a part,
+ * or an invalid one if it has ended.
+ */
+TransactionId
+lock_top_transaction(TransactionId xid)
+{
+	/* What precedes every snapshot of ours has ended, also in pg_subtrans. */
+	if (TransactionIdPrecedes(xid, TransactionXmin))
+		return InvalidTransactionId;
+	return SubTransGetTopmostTransaction(xid);
 }
 
 /*
@@ -416,10 +528,9 @@ lock_holder(const LOCKTAG *tag, LOCKMODE mode)
 int
 lock_transaction_pid(TransactionId xid)
 {
-	/* What precedes every snapshot of ours has ended, also in pg_subtrans. */
-	if (TransactionIdPrecedes(xid, TransactionXmin))
-		return 0;
-	return BackendXidGetPid(SubTransGetTopmostTransaction(xid));
+	TransactionId top = lock_top_transaction(xid);
+
+	return TransactionIdIsValid(top) ? BackendXidGetPid(top) : 0;
 }
 
 /*

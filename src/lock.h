@@ -13,6 +13,7 @@
 #include "lease.h"
 
 #include "storage/lock.h"
+#include "storage/proc.h"
 #include "utils/relcache.h"
 
 /*
@@ -25,25 +26,40 @@ typedef enum LeaseLockClass
 {
 	LEASE_LOCK_FENCE = 27411,	/* per lease: who may change its grant */
 	LEASE_LOCK_PRESENCE = 27412,	/* per grant: who acts under it */
-	LEASE_LOCK_ORIGIN = 27414	/* per database: who moves the epochs */
+	LEASE_LOCK_QUEUE = 27413,	/* per lease: who is at the head of the line */
+	LEASE_LOCK_ORIGIN = 27414,	/* per database: who moves the epochs */
+	LEASE_LOCK_SEAT = 27415,	/* per lease: who is in line */
+	LEASE_LOCK_RANK = 27416,	/* of one in line: who comes first */
+	LEASE_LOCK_CANDIDATE = 27417	/* per lease and holder in line */
 } LeaseLockClass;
 
 extern void lock_tag_fence(LOCKTAG *tag, const char *name);
 extern void lock_tag_presence(LOCKTAG *tag, const char *name, int64 epoch);
 extern void lock_tag_origin(LOCKTAG *tag);
+extern void lock_tag_queue(LOCKTAG *tag, const char *name);
+extern void lock_tag_seat(LOCKTAG *tag, const char *name);
+extern void lock_tag_rank(LOCKTAG *tag, uint64 rank);
+extern void lock_tag_candidate(LOCKTAG *tag, const char *name,
+							   const char *holder);
 
 extern void lock_start_budget(void);
+extern void lock_limit_budget(int64 moment);
 extern bool lock_take_bounded(const LOCKTAG *tag, LOCKMODE mode);
 extern bool lock_try(const LOCKTAG *tag, LOCKMODE mode);
 extern void lock_take(const LOCKTAG *tag, LOCKMODE mode);
 extern void lock_drop(const LOCKTAG *tag, LOCKMODE mode);
 extern void lock_take_at_commit(const LOCKTAG *tag, LOCKMODE mode,
 								const char *name);
-extern bool lock_await_transaction(TransactionId xid);
+extern void lock_take_for_session(const LOCKTAG *tag, LOCKMODE mode);
+extern void lock_drop_for_session(const LOCKTAG *tag, LOCKMODE mode);
+extern bool lock_await_transaction(TransactionId xid, int at_most);
+extern bool lock_budget_is_spent(void);
 extern bool lock_run_bounded(const char *name, bool (*work) (void *arg),
 							 void *arg);
 pg_noreturn extern void lock_report_bound(const char *name, int blocker);
 extern int	lock_holder(const LOCKTAG *tag, LOCKMODE mode);
+extern TransactionId lock_top_transaction(TransactionId xid);
 extern int	lock_transaction_pid(TransactionId xid);
+extern PGPROC *lock_proc(const VirtualTransactionId *vxid);
 
 #endif							/* LEASE_LOCK_H */

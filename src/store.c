@@ -48,6 +48,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -57,6 +58,7 @@
 #include "storage/procarray.h"
 #include "store.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -495,6 +497,42 @@ store_read_all(void (*receive) (const LeaseRow *row, void *arg), void *arg)
 	MemoryContextDelete(row_context);
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, AccessShareLock);
+	UnregisterSnapshot(snapshot);
+}
+
+/*
+ * store_read_prefix does the same for those whose names begin with a prefix, in the
+ * order of names.
+ */
+void
+store_read_prefix(const char *prefix,
+				  void (*receive) (const LeaseRow *row, void *arg), void *arg)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Relation	rel = open_to_read();
+	Relation	index = index_open(primary_key_index(rel), AccessShareLock);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	IndexScanDesc scan;
+	ScanKeyData key;
+	LeaseRow	row;
+
+	ScanKeyInit(&key, 1, BTGreaterEqualStrategyNumber, F_TEXT_GE,
+				CStringGetTextDatum(prefix));
+	key.sk_collation = C_COLLATION_OID;
+	scan = rows_begin_scan(rel, index, &key, 1);
+	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		if (!read_version(slot, snapshot, &row))
+			continue;
+		if (strncmp(row.name, prefix, strlen(prefix)) != 0)
+			break;
+		receive(&row, arg);
+	}
+	index_endscan(scan);
+
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	UnregisterSnapshot(snapshot);
 }

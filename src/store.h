@@ -81,6 +81,9 @@ extern bool store_read_uncommitted(const LeaseRow *row, Reading *next);
 extern bool store_snapshot_covers(const char *name, int64 epoch);
 extern void store_read_all(void (*receive) (const LeaseRow *row, void *arg),
 						   void *arg);
+extern void store_read_prefix(const char *prefix,
+							  void (*receive) (const LeaseRow *row, void *arg),
+							  void *arg);
 extern void store_insert(const LeaseRow *row);
 extern bool store_update(LeaseRow *row);
 extern bool store_delete(const LeaseRow *row);

@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * durability.h
+ *	  How durably the present transaction has to commit.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LEASE_DURABILITY_H
+#define LEASE_DURABILITY_H
+
+#include "lease.h"
+
+extern void durability_note_grant(void);
+extern void durability_before_renewal(bool async);
+extern void durability_after_renewal(bool async);
+extern void durability_pre_commit(void);
+extern void durability_forget(void);
+
+#endif							/* LEASE_DURABILITY_H */
