@@ -5,7 +5,7 @@
  *
  * Two things can only be done when it is certain, and visible to others, that a
  * grant has ended: ending the sessions that act under it (evict.c), and waking
- * the candidate that is first in line (await.c).  Until then they are kept in a
+ * the candidate that is first in line (line.c).  Until then they are kept in a
  * list; what a subtransaction has put there is forgotten if that is rolled back.
  *
  * They are done in the transaction callback, after the commit, while our locks
@@ -24,8 +24,8 @@
 
 #include "access/xact.h"
 #include "aftermath.h"
-#include "await.h"
 #include "evict.h"
+#include "line.h"
 #include "utils/memutils.h"
 
 /* One thing to do */
@@ -89,7 +89,7 @@ aftermath_commit(void)
 			if (deed->epoch != 0)
 				evict_guarded(deed->name, deed->epoch);
 			else
-				await_wake(deed->name);
+				line_wake(deed->name);
 		}
 		PG_CATCH();
 		{

@@ -41,7 +41,6 @@
 #include "api.h"
 #include "args.h"
 #include "authority.h"
-#include "await.h"
 #include "clock.h"
 #include "executor/spi.h"
 #include "funcapi.h"
@@ -57,7 +56,6 @@
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
 SQL_CALLABLE(lease_await);
@@ -246,14 +244,11 @@ look(Waiter *waiter)
 }
 
 /*
- * attempt tries to acquire, in the present transaction, which is new.
+ * acquire tries to acquire, in the present transaction, which is new.
  */
-static bool
-attempt(Waiter *waiter)
+static void
+acquire(Waiter *waiter)
 {
-	MemoryContext caller_context = MemoryContextSwitchTo(waiter->attempt_context);
-
-	PushActiveSnapshot(GetTransactionSnapshot());
 	lock_start_budget();
 	lock_limit_budget(Min(waiter->deadline, waiter->lock_deadline));
 	if (look(waiter))
@@ -261,7 +256,37 @@ attempt(Waiter *waiter)
 		grant_acquire(waiter->name, &waiter->request, &waiter->result);
 		waiter->step_back = false;
 	}
-	PopActiveSnapshot();
+}
+
+/*
+ * attempt does the same, and takes it as a failure that can pass if it was too slow,
+ * or if somebody else was in the way for too long.
+ */
+static bool
+attempt(Waiter *waiter)
+{
+	MemoryContext caller_context = MemoryContextSwitchTo(waiter->attempt_context);
+
+	memset(&waiter->result, 0, sizeof(GrantResult));
+	PG_TRY();
+	{
+		acquire(waiter);
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() != ERRCODE_LEASE_BUSY &&
+			geterrcode() != ERRCODE_LEASE_EXPIRED)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(waiter->attempt_context);
+		FlushErrorState();
+		SPI_rollback();
+		if (!waiter->result.row.name)
+			grant_default_row(waiter->name, &waiter->result.row);
+		waiter->result.outcome = OUTCOME_BUSY;
+		waiter->step_back = false;
+		waiter->available = NEVER;
+	}
+	PG_END_TRY();
 	MemoryContextSwitchTo(caller_context);
 	return waiter->result.outcome == OUTCOME_GRANTED;
 }

@@ -249,9 +249,20 @@ clear_handover(LeaseRow *row)
 }
 
 /*
- * add_eviction appends to the events of a takeover or revocation, and to what is to
- * be done after its commit, that sessions are ended: blockers, whose pids are given
- * and who are gone, and those who act under the epoch.
+ * epoch_to_evict returns the epoch whose sessions are to be ended when another
+ * grant takes the place of the one in a row, or when it is taken back; 0 if there is
+ * none.
+ */
+static int64
+epoch_to_evict(const LeaseRow *row)
+{
+	return row->state == GRANT_MADE && row->evict == EVICT_ALL ? row->epoch : 0;
+}
+
+/*
+ * add_eviction appends to the events of a takeover or revocation which sessions
+ * it ends: blockers, whose pids are given and who are gone, and those who act
+ * under the epoch, as far as they are there by now.
  */
 static void
 add_eviction(EventList *events, const LeaseRow *row, const char *blockers)
@@ -263,11 +274,8 @@ add_eviction(EventList *events, const LeaseRow *row, const char *blockers)
 	initStringInfo(&guarded);
 	if (blockers[0] != '\0')
 		event_detail_raw(&detail, "blockers", psprintf("[%s]", blockers));
-	if (row->state == GRANT_MADE && row->evict == EVICT_ALL)
-	{
+	if (epoch_to_evict(row) != 0)
 		evict_list_guarded(row->name, row->epoch, &guarded);
-		aftermath_evict(row->name, row->epoch);
-	}
 	if (guarded.len > 0)
 		event_detail_raw(&detail, "guarded", psprintf("[%s]", guarded.data));
 	if (detail.len > 0)
@@ -304,6 +312,7 @@ make_grant(Reading *reading, const AcquireRequest *request,
 	LeaseRow   *row = &reading->row;
 	int64		ttl = request->ttl != 0 ? request->ttl : row->ttl;
 	int64		epoch = row->epoch;
+	int64		superseded = epoch_to_evict(row);
 	EventList	events;
 
 	if (reading->at.tx + ttl <= reading->at.now)
@@ -327,6 +336,8 @@ make_grant(Reading *reading, const AcquireRequest *request,
 	if (!change_write_transition(row, &events))
 		return false;
 	durability_note_grant();
+	if (superseded != 0)
+		aftermath_evict(row->name, superseded);
 
 	/* Drawing may have taken time; what is over is not given. */
 	store_judge(reading);
@@ -698,6 +709,7 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 {
 	Reading		reading;
 	EventList	events;
+	int64		revoked = 0;
 	int			blocker = 0;
 
 	/* The first look: where there is nothing to end, no lock is taken. */
@@ -718,6 +730,8 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 		}
 		if (!TransactionIdIsValid(reading.row.updater))
 		{
+			if (request->how == GRANT_REVOKED)
+				revoked = epoch_to_evict(&reading.row);
 			set_ended(&reading, request, &events);
 			if (change_write_transition(&reading.row, &events))
 				break;
@@ -729,6 +743,8 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 			lock_report_bound(name, blocker);
 	}
 	*epoch = reading.row.epoch;
+	if (revoked != 0)
+		aftermath_evict(name, revoked);
 	aftermath_wake(name);
 	return true;
 }

@@ -40,7 +40,6 @@
 
 #include <limits.h>
 
-#include "await.h"
 #include "clock.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -225,12 +224,12 @@ line_has_candidate(const char *name, const char *holder)
 }
 
 /*
- * await_wake wakes the candidate at the head of the line for a lease.
+ * line_wake wakes the candidate at the head of the line for a lease.
  *
  * The change that it is to see has been committed: no error must escape from here.
  */
 void
-await_wake(const char *name)
+line_wake(const char *name)
 {
 	LOCKTAG		tag;
 	VirtualTransactionId *head;

@@ -29,5 +29,6 @@ extern void line_leave(Place *place);
 extern void line_step_back(Place *place);
 extern bool line_has_better(const Place *place);
 extern bool line_has_candidate(const char *name, const char *holder);
+extern void line_wake(const char *name);
 
 #endif							/* LEASE_LINE_H */

@@ -42,14 +42,14 @@ SELECT outcome, handover, successor FROM lease.renew('ho', :epoch);
 BEGIN;
 SELECT lease.release('ho', :epoch);
 SELECT outcome, epoch, handover, successor FROM lease.acquire('ho', 'b');
-SELECT state, successor, available_at - now() BETWEEN '59 s' AND '1 min' AS a_minute, available_at - now() BETWEEN '59 min' AND '1 hour' AS the_ttl, handover_at, handover_to, handover_reason
+SELECT state, successor, available_at - now() BETWEEN '59 s' AND '61 s' AS a_minute, available_at - now() BETWEEN '59 min' AND '61 min' AS the_ttl, handover_at, handover_to, handover_reason
 	FROM lease.status WHERE name = 'ho';
 SELECT outcome, handover, successor FROM lease.acquire('ho', 'c');
 ROLLBACK;
 -- Unless it knows better.
 BEGIN;
 SELECT lease.release('ho', :epoch, successor => 'd', reserve => '1 min');
-SELECT state, successor, available_at - now() BETWEEN '59 s' AND '1 min' AS a_minute, available_at - now() BETWEEN '59 min' AND '1 hour' AS the_ttl FROM lease.status WHERE name = 'ho';
+SELECT state, successor, available_at - now() BETWEEN '59 s' AND '61 s' AS a_minute, available_at - now() BETWEEN '59 min' AND '61 min' AS the_ttl FROM lease.status WHERE name = 'ho';
 ROLLBACK;
 -- The time of the reserve can be given for it, too: but then with the successor.
 SELECT lease.release('ho', :epoch, reserve => '1 min');
