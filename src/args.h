@@ -29,6 +29,7 @@ extern int64 arg_interval_or_zero(FunctionCallInfo fcinfo, int n,
 extern int64 arg_setting(FunctionCallInfo fcinfo, int n, const char *what,
 						 bool zero_allowed, int64 if_null);
 extern Datum arg_metadata_or_null(FunctionCallInfo fcinfo, int n);
+extern Datum arg_detail_or_null(FunctionCallInfo fcinfo, int n);
 extern void arg_begin_write(const char *function);
 pg_noreturn extern void arg_raise_null(const char *what);
 

@@ -38,5 +38,6 @@ extern bool catalog_get_functions(CatalogFunctions *functions);
 extern void catalog_get(Catalog *relations);
 extern Oid	catalog_lock_lease(LOCKMODE mode);
 extern void catalog_unlock_lease(LOCKMODE mode);
+extern Oid	catalog_lock_member(const char *name, LOCKMODE mode);
 
 #endif							/* LEASE_CATALOG_H */
