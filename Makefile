@@ -37,7 +37,8 @@ OBJS = \
 	src/statement.o \
 	src/api.o \
 	src/admin.o \
-	src/status.o
+	src/status.o \
+	src/health.o
 
 # The installation script is one file per topic, in this order: each may use
 # what stands above it.
@@ -46,6 +47,7 @@ TOPICS = \
 	sql/leases.sql \
 	sql/fences.sql \
 	sql/status.sql \
+	sql/health.sql \
 	sql/doctor.sql \
 	sql/roles.sql
 install_script = sql/$(EXTENSION)--$(EXTVERSION).sql

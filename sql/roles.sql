@@ -25,11 +25,13 @@ BEGIN
 			MESSAGE = format('role with OID %s does not exist', allow.role::oid);
 	END IF;
 	EXECUTE format('GRANT USAGE ON SCHEMA lease TO %s', allow.role);
-	EXECUTE format('GRANT SELECT ON lease.status, lease.fence TO %s', allow.role);
+	EXECUTE format('GRANT SELECT ON lease.status, lease.fence, lease.health, lease.peer,'
+		' lease.orphan, lease.metric TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
-		' lease.read_trigger TO %s',
+		' lease.read_trigger, lease.progress, lease.beat, lease.retire, lease.read_grants,'
+		' lease.read_reports, lease.read_heartbeats TO %s',
 		allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
@@ -40,7 +42,7 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.allow(regrole, boolean) IS
-'grants a role what a scheduler needs: to acquire, renew, release and guard, and to read lease.status; it must also be a member of the role of each lease that it is to act under; fences: also to protect and unprotect tables that it owns, and to call the doctor';
+'grants a role what a scheduler needs: to acquire, renew, release and guard, to report progress and heartbeats, and to read the views; it must also be a member of the role of each lease that it is to act under; fences: also to protect and unprotect tables that it owns, and to call the doctor';
 
 CREATE FUNCTION lease.disallow(
 	role regrole)
@@ -66,10 +68,13 @@ BEGIN
 	EXECUTE format('REVOKE EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.holds, lease.remaining, lease.guard, lease.read_status,'
-		' lease.read_trigger, lease.protect, lease.unprotect, lease.descendants, lease.own_triggers,'
+		' lease.read_trigger, lease.progress, lease.beat, lease.retire, lease.read_grants,'
+		' lease.read_reports, lease.read_heartbeats,'
+		' lease.protect, lease.unprotect, lease.descendants, lease.own_triggers,'
 		' lease.build_fence, lease.boot_clock, lease.doctor FROM %s',
 		disallow.role);
-	EXECUTE format('REVOKE SELECT ON lease.status, lease.fence FROM %s', disallow.role);
+	EXECUTE format('REVOKE SELECT ON lease.status, lease.fence, lease.health, lease.peer,'
+		' lease.orphan, lease.metric FROM %s', disallow.role);
 	EXECUTE format('REVOKE USAGE ON SCHEMA lease FROM %s', disallow.role);
 END;
 $$;
@@ -85,7 +90,8 @@ GRANT EXECUTE ON FUNCTION lease.fence(), lease.stamp(),
 GRANT USAGE ON SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 GRANT USAGE ON TYPE lease.reply TO @extowner@ WITH GRANT OPTION;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lease TO @extowner@ WITH GRANT OPTION;
-GRANT SELECT ON lease.status, lease.fence TO @extowner@ WITH GRANT OPTION;
+GRANT SELECT ON lease.status, lease.fence, lease.health, lease.peer, lease.orphan,
+	lease.metric TO @extowner@ WITH GRANT OPTION;
 
 -- What pg_dump needs when the owner of the database runs it, whoever installed the
 -- extension; and what pg_restore needs, whose user installs it.
@@ -95,6 +101,8 @@ GRANT SELECT, INSERT ON lease.lease TO @extowner@;
 GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin, lease.floor TO @extowner@;
 
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
-GRANT SELECT ON lease.status, lease.fence TO pg_monitor;
+GRANT SELECT ON lease.status, lease.fence, lease.health, lease.peer, lease.orphan,
+	lease.metric TO pg_monitor;
 GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(),
-	lease.read_trigger(oid) TO pg_monitor;
+	lease.read_trigger(oid), lease.read_grants(), lease.read_reports(),
+	lease.read_heartbeats() TO pg_monitor;

@@ -28,6 +28,7 @@
 #include "funcapi.h"
 #include "grant.h"
 #include "guard.h"
+#include "health.h"
 #include "lock.h"
 #include "miscadmin.h"
 #include "protection.h"
@@ -226,6 +227,8 @@ lease_drop(PG_FUNCTION_ARGS)
 			break;
 		change_drop_fence(name);
 	}
+
+	health_forget(name);
 
 	/* A holder must not find its grant alive again after a crash. */
 	guard_note_grant();
