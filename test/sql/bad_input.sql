@@ -21,6 +21,8 @@ SELECT lease.protect('fenced_table', 'bad', ddl => false);
 -- Everything that could change.
 CREATE VIEW everything AS
 	SELECT md5(concat((SELECT string_agg(concat(ctid, xmin, l), ',' ORDER BY name) FROM lease.lease l),
+			(SELECT string_agg(concat(ctid, xmin, r), ',' ORDER BY name, epoch) FROM lease.report r),
+			(SELECT string_agg(concat(ctid, xmin, h), ',' ORDER BY peer) FROM lease.heartbeat h),
 			(SELECT concat(last_value, is_called) FROM lease.epoch),
 			(SELECT string_agg(concat(oid, tgenabled, tgrelid), ',' ORDER BY oid) FROM pg_trigger),
 			(SELECT string_agg(proacl::text, ',' ORDER BY oid) FROM pg_proc WHERE pronamespace = 'lease'::regnamespace))) AS everything;
@@ -76,6 +78,14 @@ INSERT INTO argument VALUES
 	('remaining', 2, 'epoch', 'epoch', $$EPOCH$$),
 	('guard', 1, 'name', 'name', $$'bad'$$),
 	('guard', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('progress', 1, 'name', 'name', $$'bad'$$),
+	('progress', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('progress', 3, 'detail', 'detail', $$NULL$$),
+	('progress', 4, 'within', 'interval', $$NULL$$),
+	('beat', 1, 'peer', 'holder', $$'a'$$),
+	('beat', 2, 'detail', 'detail', $$NULL$$),
+	('beat', 3, 'stale_after', 'interval', $$NULL$$),
+	('retire', 1, 'peer', 'holder', $$'a'$$),
 	('raise_floor', 1, 'epoch', 'floor', $$1$$),
 	('protect', 1, 'rel', 'table', $$'plain_table'$$),
 	('protect', 2, 'lease', 'name', $$'bad'$$),
@@ -180,6 +190,9 @@ INSERT INTO wrong (kind, label, value) VALUES
 	('metadata', 'more than 1024 bytes', $$to_jsonb(repeat('x', 1017))$$),
 	('metadata', 'a megabyte', $$to_jsonb(repeat('x', 1000000))$$),
 	('metadata', 'no json', $$'{'$$),
+	('detail', 'more than 2048 bytes', $$to_jsonb(repeat('x', 2041))$$),
+	('detail', 'a megabyte', $$to_jsonb(repeat('x', 1000000))$$),
+	('detail', 'no json', $$'{'$$),
 	('role', 'no role', $$'regress_nobody'$$),
 	('role', 'no role of that OID', $$4294967295::oid::regrole$$),
 	('role or else', 'null', $$NULL$$),

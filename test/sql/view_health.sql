@@ -195,23 +195,7 @@ SELECT peer, beats FROM lease.peer;
 ROLLBACK;
 SELECT lease.retire('a');
 
--- Bad input
-SELECT lease.progress(NULL, 1);
-SELECT lease.progress('epochs', NULL);
-SELECT lease.progress('epochs', 0);
-SELECT lease.progress('epochs', -1);
-SELECT lease.progress('none', 1);
-SELECT lease.progress('', 1);
-SELECT lease.progress('no name', 1);
-SELECT lease.progress('epochs', :fourth, within => '0');
-SELECT lease.progress('epochs', :fourth, within => '-1 s');
-SELECT lease.progress('epochs', :fourth, within => '999 us');
-SELECT lease.progress('epochs', :fourth, within => '1 month');
-SELECT lease.progress('epochs', :fourth, within => '101 years');
-SELECT lease.progress('epochs', :fourth, within => '36526 days');
-SELECT lease.progress('epochs', :fourth, jsonb_build_object('x', repeat('x', 2100)));
-SELECT reports FROM brief WHERE name = 'epochs';
--- What is only just right
+-- As much as may be: of what is too much, see the test "bad_input".
 SELECT lease.progress('epochs', :fourth, jsonb_build_object('x', repeat('x', 2000)), '36525 days');
 SELECT lease.progress('epochs', :fourth, 'null', '1 ms');
 SELECT reports, detail FROM brief WHERE name = 'epochs';
@@ -242,15 +226,6 @@ SELECT * FROM peers;
 SELECT lease.beat('host-b/2', stale_after => '1 hour');
 RESET lease.clock_offset;
 
-SELECT lease.beat(NULL);
-SELECT lease.beat('');
-SELECT lease.beat(repeat('x', 256));
-SELECT lease.beat(E'line\nfeed');
-SELECT lease.beat('a', stale_after => '0');
-SELECT lease.beat('a', stale_after => '1 month');
-SELECT lease.beat('a', jsonb_build_object('x', repeat('x', 2100)));
-SELECT lease.retire(NULL);
-SELECT lease.retire('');
 SELECT lease.beat(repeat('x', 255), stale_after => '1 ms');
 SELECT lease.retire(repeat('x', 255));
 
