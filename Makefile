@@ -45,7 +45,8 @@ OBJS = \
 	src/statement.o \
 	src/api.o \
 	src/admin.o \
-	src/status.o
+	src/status.o \
+	src/health.o
 
 # The installation script is one file per topic, in this order: each may use
 # what stands above it.
@@ -56,6 +57,7 @@ TOPICS = \
 	sql/fences.sql \
 	sql/status.sql \
 	sql/history.sql \
+	sql/health.sql \
 	sql/pools.sql \
 	sql/doctor.sql \
 	sql/roles.sql

@@ -25,12 +25,14 @@ BEGIN
 			MESSAGE = format('role with OID %s does not exist', allow.role::oid);
 	END IF;
 	EXECUTE format('GRANT USAGE ON SCHEMA lease TO %s', allow.role);
-	EXECUTE format('GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate TO %s', allow.role);
+	EXECUTE format('GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate,'
+		' lease.health, lease.peer, lease.orphan, lease.metric TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
-		' lease.renew, lease.renew_many, lease.release, lease.release_many,'
-		' lease.request_handover, lease.holds, lease.remaining, lease.guard,'
-		' lease.read_status, lease.read_trigger, lease.history, lease.watch,'
-		' lease.read_candidates, lease.acquire_any, lease.share TO %s', allow.role);
+		' lease.acquire_any, lease.renew, lease.renew_many, lease.release, lease.release_many,'
+		' lease.request_handover, lease.holds, lease.remaining, lease.guard, lease.share,'
+		' lease.progress, lease.beat, lease.retire, lease.history, lease.watch,'
+		' lease.read_status, lease.read_trigger, lease.read_candidates, lease.read_grants,'
+		' lease.read_reports, lease.read_heartbeats TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON PROCEDURE lease.await TO %s', allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
@@ -41,7 +43,7 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.allow(regrole, boolean) IS
-'grants a role what a scheduler needs: to acquire, renew, release and guard, and to read lease.status; it must also be a member of the role of each lease that it is to act under; fences: also to protect and unprotect tables that it owns, and to call the doctor';
+'grants a role what a scheduler needs: to acquire, renew, release and guard, to report progress and heartbeats, and to read the views; it must also be a member of the role of each lease that it is to act under; fences: also to protect and unprotect tables that it owns, and to call the doctor';
 
 CREATE FUNCTION lease.disallow(
 	role regrole)
@@ -82,7 +84,8 @@ GRANT USAGE ON SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 GRANT USAGE ON TYPE lease.reply TO @extowner@ WITH GRANT OPTION;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 REVOKE EXECUTE ON FUNCTION lease.remove_events(text, bigint) FROM @extowner@;
-GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate TO @extowner@ WITH GRANT OPTION;
+GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.health,
+	lease.peer, lease.orphan, lease.metric TO @extowner@ WITH GRANT OPTION;
 
 -- What pg_dump needs when the owner of the database runs it, whoever installed the
 -- extension; and what pg_restore needs, whose user installs it.
@@ -92,7 +95,9 @@ GRANT SELECT, INSERT ON lease.lease, lease.event, lease.pruned TO @extowner@;
 GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin, lease.floor TO @extowner@;
 
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
-GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate TO pg_monitor;
+GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.health,
+	lease.peer, lease.orphan, lease.metric TO pg_monitor;
 GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(),
 	lease.read_trigger(oid), lease.history(text, bigint), lease.watch(jsonb),
-	lease.verify_history(text), lease.read_candidates() TO pg_monitor;
+	lease.verify_history(text), lease.read_candidates(), lease.read_grants(),
+	lease.read_reports(), lease.read_heartbeats() TO pg_monitor;

@@ -31,6 +31,7 @@
 #include "funcapi.h"
 #include "grant.h"
 #include "guard.h"
+#include "health.h"
 #include "lock.h"
 #include "miscadmin.h"
 #include "protection.h"
@@ -281,6 +282,7 @@ lease_drop(PG_FUNCTION_ARGS)
 
 	/* Whoever waits for it has to be told that there is no such lease. */
 	aftermath_wake(name);
+	health_forget(name);
 
 	/* A holder must not find its grant alive again after a crash. */
 	durability_note_grant();

@@ -272,24 +272,44 @@ arg_array(FunctionCallInfo fcinfo, int n, Oid type, const char *what,
 }
 
 /*
- * arg_metadata_or_null fetches a small jsonb, 0 for NULL.
+ * small_jsonb_or_null fetches a jsonb of limited length, 0 for NULL.
+ */
+static Datum
+small_jsonb_or_null(FunctionCallInfo fcinfo, int n, const char *what, int max,
+					const char *hint)
+{
+	Jsonb	   *value;
+
+	if (PG_ARGISNULL(n))
+		return (Datum) 0;
+	value = PG_GETARG_JSONB_P(n);
+	if (VARSIZE_ANY_EXHDR(value) > (size_t) max)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must have at most %d bytes as stored, not %zu",
+						what, max, (size_t) VARSIZE_ANY_EXHDR(value)),
+				 errhint("%s", hint)));
+	return JsonbPGetDatum(value);
+}
+
+/*
+ * arg_metadata_or_null fetches the metadata of a grant, 0 for NULL.
  */
 Datum
 arg_metadata_or_null(FunctionCallInfo fcinfo, int n)
 {
-	Jsonb	   *metadata;
+	return small_jsonb_or_null(fcinfo, n, "metadata", LEASE_METADATA_MAX,
+							   "Metadata is rewritten with each renewal; keep what is large in a table of your own.");
+}
 
-	if (PG_ARGISNULL(n))
-		return (Datum) 0;
-	metadata = PG_GETARG_JSONB_P(n);
-	if (VARSIZE_ANY_EXHDR(metadata) > LEASE_METADATA_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("metadata must have at most %d bytes as stored, not %zu",
-						LEASE_METADATA_MAX,
-						(size_t) VARSIZE_ANY_EXHDR(metadata)),
-				 errhint("Metadata is rewritten with each renewal; keep what is large in a table of your own.")));
-	return JsonbPGetDatum(metadata);
+/*
+ * arg_detail_or_null fetches the detail of a report or a heartbeat, 0 for NULL.
+ */
+Datum
+arg_detail_or_null(FunctionCallInfo fcinfo, int n)
+{
+	return small_jsonb_or_null(fcinfo, n, "detail", LEASE_DETAIL_MAX,
+							   "Detail is rewritten with each call; keep what is large in a table of your own.");
 }
 
 /*

@@ -34,6 +34,7 @@ extern int	arg_array(FunctionCallInfo fcinfo, int n, Oid type,
 extern Evict arg_evict(FunctionCallInfo fcinfo, int n, Evict if_null);
 extern const char *arg_evict_name(Evict evict);
 extern Datum arg_metadata_or_null(FunctionCallInfo fcinfo, int n);
+extern Datum arg_detail_or_null(FunctionCallInfo fcinfo, int n);
 extern void arg_begin_write(const char *function);
 pg_noreturn extern void arg_raise_null(const char *what);
 

@@ -150,6 +150,19 @@ find_relations(Catalog *relations)
 }
 
 /*
+ * raise_missing raises an error for relations that are not there.
+ */
+pg_noreturn static void
+raise_missing(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("extension \"lease\" is not installed in this database"),
+			 errdetail("Its tables are missing, so nothing can be decided about any lease."),
+			 errhint("DROP EXTENSION in a transaction that is guarded by no lease, or run CREATE EXTENSION lease.")));
+}
+
+/*
  * catalog_get looks up the relations of the extension or raises an error: a
  * state that cannot be read is a refusal.
  */
@@ -164,11 +177,7 @@ catalog_get(Catalog *relations)
 		return;
 	}
 	if (!find_relations(relations))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("extension \"lease\" is not installed in this database"),
-				 errdetail("Its tables are missing, so nothing can be decided about any lease."),
-				 errhint("DROP EXTENSION in a transaction that is guarded by no lease, or run CREATE EXTENSION lease.")));
+		raise_missing();
 
 	/* What has changed while we looked must not be remembered. */
 	if (invalidations == before)
@@ -249,6 +258,40 @@ catalog_raise_version(void)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("extension \"lease\" and its library are of different versions"),
 			 errhint("Run ALTER EXTENSION lease UPDATE, and reconnect.")));
+}
+
+/*
+ * find_member_now looks up a relation of the extension, or returns an invalid OID.
+ */
+static Oid
+find_member_now(const char *name)
+{
+	Oid			extension = get_extension_oid("lease", true);
+	Oid			schema = get_namespace_oid(LEASE_SCHEMA, true);
+
+	if (!OidIsValid(extension) || !OidIsValid(schema))
+		return InvalidOid;
+	return find_member(extension, name, schema);
+}
+
+/*
+ * catalog_lock_member locks a relation of the extension that no decision
+ * depends on, and which therefore is not among those that are remembered.
+ */
+Oid
+catalog_lock_member(const char *name, LOCKMODE mode)
+{
+	for (;;)
+	{
+		Oid			relid = find_member_now(name);
+
+		if (!OidIsValid(relid))
+			raise_missing();
+		LockRelationOid(relid, mode);
+		if (find_member_now(name) == relid)
+			return relid;
+		UnlockRelationOid(relid, mode);
+	}
 }
 
 /*

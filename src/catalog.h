@@ -42,5 +42,6 @@ extern void catalog_unlock_lease(LOCKMODE mode);
 extern void catalog_lock_events(LOCKMODE mode);
 extern void catalog_unlock_events(LOCKMODE mode);
 pg_noreturn extern void catalog_raise_version(void);
+extern Oid	catalog_lock_member(const char *name, LOCKMODE mode);
 
 #endif							/* LEASE_CATALOG_H */

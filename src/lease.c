@@ -36,6 +36,7 @@
  *		api.c		the functions that SQL calls, and their arguments
  *		admin.c		the same for create, alter and drop
  *		status.c	the view lease.status
+ *		health.c	progress and heartbeats, on which nothing depends
  *		grant.c		acquire, renew, release, revoke
  *		change.c	the steps of every change of a lease: the protocol
  *		guard.c		guards, and the one transaction callback

@@ -31,6 +31,8 @@
 #define LEASE_REASON_MAX	255 /* bytes of the reason of a revocation or
 									 * of a request to hand over */
 #define LEASE_METADATA_MAX	1024	/* bytes of metadata, as stored */
+#define LEASE_DETAIL_MAX	2048	/* bytes of the detail of a report or a
+									 * heartbeat, as stored */
 #define LEASE_BATCH_MAX		1000	/* leases in one acquire_many or
 									 * release_many, each with a lock */
 

@@ -87,6 +87,15 @@ owns_extension(Oid user)
 }
 
 /*
+ * role_administers tells whether a user administers what belongs to a role.
+ */
+bool
+role_administers(Oid user, Oid role)
+{
+	return role_is_member(user, role) || owns_extension(user);
+}
+
+/*
  * raise_denied raises 42501.
  */
 pg_noreturn static void
@@ -123,7 +132,7 @@ role_check_member(Oid user, Oid role, const char *name)
 void
 role_check_administrator(Oid user, Oid role, const char *name)
 {
-	if (!role_is_member(user, role) && !owns_extension(user))
+	if (!role_administers(user, role))
 		raise_denied(user, role, name);
 }
 
@@ -137,7 +146,7 @@ role_check_target(Oid user, Oid role)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("role with OID %u does not exist", role)));
-	if (!role_is_member(user, role) && !owns_extension(user))
+	if (!role_administers(user, role))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be member of role \"%s\"",

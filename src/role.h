@@ -13,6 +13,7 @@
 #include "lease.h"
 
 extern bool role_is_member(Oid user, Oid role);
+extern bool role_administers(Oid user, Oid role);
 extern void role_check_member(Oid user, Oid role, const char *name);
 extern void role_check_administrator(Oid user, Oid role, const char *name);
 extern void role_check_target(Oid user, Oid role);

@@ -22,6 +22,7 @@
 #include "clock.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "status.h"
 #include "store.h"
 #include "utils/builtins.h"
 
@@ -66,10 +67,10 @@ typedef struct StatusTarget
 } StatusTarget;
 
 /*
- * phase_name returns the word for a phase.
+ * status_phase_name returns the word for a phase.
  */
-static const char *
-phase_name(Phase phase)
+const char *
+status_phase_name(Phase phase)
 {
 	switch (phase)
 	{
@@ -138,7 +139,7 @@ receive_row(const LeaseRow *row, void *arg)
 
 	SET_IF(true, name, CStringGetTextDatum(row->name));
 	SET_IF(true, role, ObjectIdGetDatum(row->role));
-	SET_IF(true, state, CStringGetTextDatum(phase_name(phase)));
+	SET_IF(true, state, CStringGetTextDatum(status_phase_name(phase)));
 	SET_IF(row->epoch != 0, epoch, Int64GetDatum(row->epoch));
 	SET_IF(row->epoch != 0, holder, CStringGetTextDatum(row->holder));
 	SET_IF(row->epoch != 0, acquired_at,

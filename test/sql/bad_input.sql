@@ -21,6 +21,8 @@ SELECT lease.protect('fenced_table', 'bad', ddl => false);
 -- Everything that could change.
 CREATE VIEW everything AS
 	SELECT md5(concat((SELECT string_agg(concat(ctid, xmin, l), ',' ORDER BY name) FROM lease.lease l),
+			(SELECT string_agg(concat(ctid, xmin, r), ',' ORDER BY name, epoch) FROM lease.report r),
+			(SELECT string_agg(concat(ctid, xmin, h), ',' ORDER BY peer) FROM lease.heartbeat h),
 			(SELECT concat(last_value, is_called) FROM lease.epoch),
 			(SELECT string_agg(concat(oid, tgenabled, tgrelid), ',' ORDER BY oid) FROM pg_trigger),
 			(SELECT string_agg(proacl::text, ',' ORDER BY oid) FROM pg_proc WHERE pronamespace = 'lease'::regnamespace))) AS everything;
@@ -54,6 +56,14 @@ INSERT INTO argument VALUES
 	('acquire', 3, 'ttl', 'interval', $$NULL$$),
 	('acquire', 4, 'reclaim', 'flag', $$false$$),
 	('acquire', 5, 'metadata', 'metadata', $$NULL$$),
+	('acquire_any', 1, 'names', 'pool', $$'{bad/free}'$$),
+	('acquire_any', 2, 'holder', 'holder', $$'a'$$),
+	('acquire_any', 3, 'up_to', 'number', $$1$$),
+	('acquire_any', 4, 'ttl', 'interval', $$NULL$$),
+	('acquire_any', 5, 'metadata', 'metadata', $$NULL$$),
+	('share', 1, 'pool', 'seen by all', $$'bad/'$$),
+	('share', 2, 'holder', 'seen by all', $$'a'$$),
+	('share', 3, 'members', 'members', $$2$$),
 	('acquire_many', 1, 'names', 'names', $$'{bad/free}'$$),
 	('acquire_many', 2, 'holder', 'holder', $$'a'$$),
 	('acquire_many', 3, 'ttl', 'interval', $$NULL$$),
@@ -93,6 +103,14 @@ INSERT INTO argument VALUES
 	('remaining', 2, 'epoch', 'epoch', $$EPOCH$$),
 	('guard', 1, 'name', 'name', $$'bad'$$),
 	('guard', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('progress', 1, 'name', 'name', $$'bad'$$),
+	('progress', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('progress', 3, 'detail', 'detail', $$NULL$$),
+	('progress', 4, 'within', 'interval', $$NULL$$),
+	('beat', 1, 'peer', 'holder', $$'a'$$),
+	('beat', 2, 'detail', 'detail', $$NULL$$),
+	('beat', 3, 'stale_after', 'interval', $$NULL$$),
+	('retire', 1, 'peer', 'holder', $$'a'$$),
 	('raise_floor', 1, 'epoch', 'floor', $$1$$),
 	('protect', 1, 'rel', 'table', $$'plain_table'$$),
 	('protect', 2, 'lease', 'name', $$'bad'$$),
@@ -119,6 +137,7 @@ INSERT INTO argument VALUES
 SELECT p.proname, a.name
 	FROM pg_proc p, unnest(p.proargnames[:p.pronargs]) AS a(name)
 	WHERE p.pronamespace = 'lease'::regnamespace
+		AND p.prokind = 'f'
 		AND p.proname NOT IN ('build_fence', 'descendants', 'fence_due', 'own_triggers', 'row_lease')
 		AND (p.proname, a.name) NOT IN (SELECT function, name FROM argument)
 	ORDER BY p.proname, a.name;
@@ -190,6 +209,18 @@ INSERT INTO wrong (kind, label, value) VALUES
 	('epochs', 'one too many', $$'{1,2}'$$),
 	('epochs', 'two dimensions', $$'{{1}}'$$),
 	('epochs', 'never granted', $$'{9223372036854775807}'$$),
+	('pool', 'null', $$NULL$$),
+	('pool', 'with a null', $$'{NULL}'$$),
+	('pool', 'of no lease', $$'{nobody}'$$),
+	('pool', 'two dimensions', $$'{{bad}}'$$),
+	('pool', 'a wildcard in the middle', $$'{b*d}'$$),
+	('pool', 'two wildcards', $$'{bad**}'$$),
+	('pool', 'no beginning of a name', $$'{"b d*"}'$$),
+	('number', 'null', $$NULL$$),
+	('number', 'zero', $$0$$),
+	('number', 'more than 1000', $$1001$$),
+	('members', 'zero', $$0$$),
+	('seen by all', 'null', $$NULL$$),
 	('floor', 'null', $$NULL$$),
 	('floor', 'zero', $$0$$),
 	('floor', 'negative', $$-9223372036854775808$$),
@@ -210,6 +241,9 @@ INSERT INTO wrong (kind, label, value) VALUES
 	('metadata', 'more than 1024 bytes', $$to_jsonb(repeat('x', 1017))$$),
 	('metadata', 'a megabyte', $$to_jsonb(repeat('x', 1000000))$$),
 	('metadata', 'no json', $$'{'$$),
+	('detail', 'more than 2048 bytes', $$to_jsonb(repeat('x', 2041))$$),
+	('detail', 'a megabyte', $$to_jsonb(repeat('x', 1000000))$$),
+	('detail', 'no json', $$'{'$$),
 	('role', 'no role', $$'regress_nobody'$$),
 	('role', 'no role of that OID', $$4294967295::oid::regrole$$),
 	('role or else', 'null', $$NULL$$),
@@ -299,6 +333,7 @@ CREATE FUNCTION call(called text, replaced int, value text, epoch bigint) RETURN
 				WHEN called = 'release_many' THEN 'a.released'
 				WHEN called IN ('history', 'watch') THEN 'count(*)'
 				WHEN called = 'verify_history' THEN 'a.verified'
+				WHEN called = 'share' THEN 'a.target'
 				ELSE 'a' END,
 			called, string_agg(CASE WHEN n = replaced THEN value ELSE good END, ', ' ORDER BY n)),
 		'EPOCH', epoch::text)

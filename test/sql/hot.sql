@@ -102,6 +102,37 @@ $$;
 SELECT pg_stat_force_next_flush();
 SELECT updates, hot_percent > 90 AS over_90_percent_hot FROM count_again();
 
-DROP TABLE counted;
+--
+-- Reports of progress and heartbeats
+--
+
+SELECT lease.beat('host-a/4711/2026-01-01T00:00:00', '{"version": "1.2.3", "owns": ["job 1", "job 2"]}'), lease.progress('hot', epoch, '{"done": 0}')
+	FROM lease.status WHERE name = 'hot';
+VACUUM lease.report, lease.heartbeat;
+SELECT pg_stat_force_next_flush();
+CREATE TABLE counted_signs AS
+	SELECT rel, pg_stat_get_tuples_updated(rel) AS updates, pg_stat_get_tuples_hot_updated(rel) AS hot_updates
+		FROM unnest('{lease.heartbeat,lease.report}'::regclass[]) AS r(rel);
+DO $$
+DECLARE
+	mine CONSTANT bigint := (SELECT epoch FROM lease.status WHERE name = 'hot');
+BEGIN
+	FOR i IN 1..2000 LOOP
+		PERFORM lease.progress('hot', mine, jsonb_build_object('done', i));
+		PERFORM lease.beat('host-a/4711/2026-01-01T00:00:00', '{"version": "1.2.3", "owns": ["job 1", "job 2"]}');
+		COMMIT;
+	END LOOP;
+END;
+$$;
+SELECT pg_stat_force_next_flush();
+SELECT rel, now.updates - c.updates AS updates,
+		100 * (now.hot_updates - c.hot_updates) > 99 * (now.updates - c.updates) AS over_99_percent_hot,
+		pg_relation_size(rel) / current_setting('block_size')::int <= 16 AS few_pages
+	FROM counted_signs AS c,
+		LATERAL (SELECT pg_stat_get_tuples_updated(rel), pg_stat_get_tuples_hot_updated(rel)) AS now(updates, hot_updates)
+	ORDER BY rel::text;
+SELECT lease.retire('host-a/4711/2026-01-01T00:00:00');
+
+DROP TABLE counted, counted_signs;
 DROP FUNCTION count_again;
 SELECT count(lease.drop(name, force => true)) FROM lease.status WHERE name LIKE 'hot%';

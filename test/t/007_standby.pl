@@ -53,6 +53,22 @@ is( $standby->safe_psql('postgres',
 		"$AHEAD; SELECT lease.holds('L', $epoch)"),
 	'f', 'a grant is over on a standby as elsewhere');
 
+# Progress and heartbeats come by replication, too, and are as old there as they are.
+$primary->safe_psql('postgres', "SELECT lease.progress('L', $epoch), lease.beat('A')");
+$primary->wait_for_catchup($standby);
+is( $standby->safe_psql('postgres',
+		"SELECT held, working, reports, progress_age < '1 min' FROM lease.health WHERE name = 'L'"),
+	't|t|1|t',
+	'health shows who works');
+is( $standby->safe_psql('postgres', 'SELECT peer, stale, leases FROM lease.peer'),
+	'A|f|{L}',
+	'peer who is there');
+is( $standby->safe_psql('postgres',
+		"$AHEAD; SELECT held, working, stale FROM lease.health, lease.peer WHERE name = 'L'"),
+	'f|f|t', 'and who is not any more');
+cmp_ok($standby->safe_psql('postgres', 'SELECT count(*) FROM lease.metric'),
+	'>', 10, 'metric works');
+
 # What the doctor says of standbys and of what a crash or a failover may take back
 my $findings = "SELECT severity, object FROM lease.doctor() WHERE object LIKE 'setting s%' ORDER BY 2, 1";
 is($primary->safe_psql('postgres', $findings),
@@ -95,6 +111,9 @@ my %call = (
 	alter => "lease.alter('L', ttl => '1 min')",
 	drop => "lease.drop('L')",
 	raise_floor => 'lease.raise_floor(100)',
+	progress => "lease.progress('L', $epoch)",
+	beat => "lease.beat('B')",
+	retire => "lease.retire('A')",
 	guard => "lease.guard('L', $epoch)",
 	'guard under a stale epoch' => "lease.guard('M', $epoch)",
 );

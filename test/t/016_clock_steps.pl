@@ -428,6 +428,33 @@ foreach my $pace (0.01, -0.01)
 		undef);
 }
 
+# Progress and heartbeats are as old as they are: a step makes no peer stale, and keeps
+# none fresh.
+foreach my $step ($HOUR, -$HOUR, -$DAY, $DAY)
+{
+	my $name = sprintf('step by %+d h', $step / $HOUR);
+
+	is( $holder->do("SELECT lease.progress('L', $grant{L}->{epoch}), lease.beat('A')"),
+		't|', "$name: progress and a heartbeat before it");
+	$holder->do("SELECT lease.beat('brief', stale_after => '100 ms')");
+	step($step);
+	is( $taker->do(
+			"SELECT working, progress_age < '25 s', silence < '25 s' FROM lease.health WHERE name = 'L'"
+		),
+		't|t|t',
+		'... are not old after it');
+	usleep(150_000);
+	is( $taker->do(
+			"SELECT peer, stale, age < '25 s', abs(extract(epoch FROM clock_timestamp() - beat_at)) < 25"
+			  . ' FROM lease.peer ORDER BY peer'),
+		"A|f|t|t\nbrief|t|t|t",
+		'... and a peer is stale if it has been silent');
+	is($taker->do('SELECT max(value) < 25 FROM lease.metric'
+		  . " WHERE metric IN ('lease_peer_age_seconds', 'lease_progress_age_seconds')"),
+		't', '... also by the metrics');
+}
+$holder->do("SELECT lease.retire('A'), lease.retire('brief')");
+
 # A grant begins with its transaction, which looks an hour older after a step forward;
 # one that would already be over is refused.  After a step backward it begins now.
 $idler->do('BEGIN; SELECT now()');
