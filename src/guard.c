@@ -331,15 +331,15 @@ guard_raise_unknown(const char *name)
 static bool
 decide_commit(const Guard *guard, bool admit_late)
 {
-	Catalog		relations;
 	Reading		reading;
 	bool		released = guard->released != InvalidSubTransactionId;
 	Standing	standing;
 
-	catalog_get(&relations);
-	if (relations.lease != guard->relation ||
+	/* With the lock comes the news that it is another table by now. */
+	if (catalog_lock_lease(AccessShareLock) != guard->relation ||
 		!store_read(guard->name, &reading))
 		guard_raise_unknown(guard->name);
+	catalog_unlock_lease(AccessShareLock);
 	role_check_member(guard->user, reading.row.role, guard->name);
 	reading.authority.late_commit &= admit_late;
 	standing = authority_commit(&reading.authority, guard->epoch, released,
