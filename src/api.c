@@ -78,10 +78,10 @@ api_fill_reply(const GrantResult *result, Datum *values, bool *nulls)
 {
 	const LeaseRow *row = &result->row;
 	bool		yours = result->outcome == OUTCOME_GRANTED ||
-	result->outcome == OUTCOME_RENEWED;
+		result->outcome == OUTCOME_RENEWED;
 	bool		granted = row->epoch != 0;
 	const char *successor = row->state == GRANT_MADE ?
-	row->handover_to : row->successor;
+		row->handover_to : row->successor;
 	Clock		clock;
 
 #define SET_IF(condition, column, value) \

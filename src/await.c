@@ -228,7 +228,7 @@ look(Waiter *waiter)
 	if (claim == CLAIM_GRANTED)
 	{
 		bool		is_mine = authority->state == GRANT_RELEASED &&
-		authority->successor && reading.at.tx < authority->reserved_until;
+			authority->successor && reading.at.tx < authority->reserved_until;
 
 		if (is_mine || !line_has_better(&waiter->place))
 			return true;

@@ -274,7 +274,7 @@ lift(const Catalog *relations, int64 above)
 	SequenceState floor;
 	SequenceState epochs;
 	int64		unix_epoch = (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
-	USECS_PER_DAY;
+		USECS_PER_DAY;
 	int64		now = GetCurrentTimestamp() + unix_epoch;
 	int64		target;
 

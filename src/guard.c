@@ -460,7 +460,10 @@ guard_declare(const char *name, int64 epoch, Oid user)
 				 errmsg("cannot guard a transaction during recovery"),
 				 errhint("This server is a standby; connect to the primary, for example with target_session_attrs=read-write.")));
 
-	/* Before the read, so that whoever supersedes the epoch either is seen or sees. */
+	/*
+	 * Before the read, so that whoever supersedes the epoch either is seen or
+	 * sees.
+	 */
 	lock_tag_presence(&tag, name, epoch);
 	(void) lock_try(&tag, evict_presence_mode());	/* conflicts with nothing */
 

@@ -28,8 +28,8 @@
  */
 #define LEASE_NAME_MAX		127 /* bytes of a lease's name */
 #define LEASE_HOLDER_MAX	255 /* bytes of a holder or a successor */
-#define LEASE_REASON_MAX	255 /* bytes of the reason of a revocation or
-									 * of a request to hand over */
+#define LEASE_REASON_MAX	255 /* bytes of the reason of a revocation or of a
+								 * request to hand over */
 #define LEASE_METADATA_MAX	1024	/* bytes of metadata, as stored */
 #define LEASE_DETAIL_MAX	2048	/* bytes of the detail of a report or a
 									 * heartbeat, as stored */

@@ -541,7 +541,7 @@ void
 lock_report_bound(const char *name, int blocker)
 {
 	char	   *who = blocker != 0 ?
-	psprintf("Process %d", blocker) : pstrdup("Another transaction");
+		psprintf("Process %d", blocker) : pstrdup("Another transaction");
 
 	ereport(ERROR,
 			(errcode(ERRCODE_LEASE_BUSY),
