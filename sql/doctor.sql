@@ -232,6 +232,17 @@ tree(rel, root) AS (
 		AND NOT (s.seqincrement = 1 AND s.seqmin = 1 AND s.seqmax = 9223372036854775807
 			AND s.seqcache = 1 AND NOT s.seqcycle)
 
+	-- What has happened
+	UNION ALL
+	SELECT 'warning', format('table %s', r.rel),
+		'What keeps it append-only is missing or disabled: the history of leases can be altered. lease.verify_history() tells whether it was.',
+		CASE WHEN t.there = 2 THEN format('ALTER TABLE %s ENABLE ALWAYS TRIGGER lease_keep_events, ENABLE ALWAYS TRIGGER lease_keep_events_truncate;', r.rel) END
+	FROM (VALUES ('lease.event'::regclass), ('lease.pruned'::regclass)) AS r(rel)
+		CROSS JOIN LATERAL (SELECT count(*) AS there, count(*) FILTER (WHERE t.tgenabled = 'A') AS always
+			FROM pg_trigger t
+			WHERE t.tgrelid = r.rel AND t.tgfoid = 'lease.keep_events()'::regprocedure) AS t
+	WHERE t.always < 2
+
 	-- Time
 	UNION ALL
 	SELECT 'warning', 'clock',
