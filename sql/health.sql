@@ -200,6 +200,8 @@ COMMENT ON COLUMN lease.orphan.what IS 'the lease, or what the peer called it; w
 CREATE VIEW lease.metric AS
 	SELECT 'lease' AS subject, m.metric, m.kind, m.help, jsonb_build_object('lease', h.name) AS labels, m.value
 	FROM lease.health AS h
+		JOIN lease.status AS s ON s.name = h.name
+		LEFT JOIN (SELECT c.name, count(*) AS waiting FROM lease.candidate AS c GROUP BY c.name) AS c ON c.name = h.name
 		CROSS JOIN LATERAL (VALUES
 			('lease_held', 'gauge', 'Whether the lease is held.', h.held::int::float8),
 			('lease_remaining_seconds', 'gauge', 'For how long its grant is still live.',
@@ -214,7 +216,11 @@ CREATE VIEW lease.metric AS
 			('lease_progress_age_seconds', 'gauge', 'Time since the last report of progress under its latest epoch.',
 				extract(epoch FROM h.progress_age)::float8),
 			('lease_expired_seconds', 'gauge', 'Time since it expired, while nobody has taken over.',
-				extract(epoch FROM h.expired_ago)::float8)) AS m(metric, kind, help, value)
+				extract(epoch FROM h.expired_ago)::float8),
+			('lease_events_total', 'counter', 'Events of the lease, those that were pruned included.', s.events::float8),
+			('lease_candidates', 'gauge', 'Who waits for it in line: rows of lease.candidate.', coalesce(c.waiting, 0)::float8),
+			('lease_handover_requested', 'gauge', 'Whether its holder has been asked to step down.',
+				(h.held AND s.handover_at IS NOT NULL)::int::float8)) AS m(metric, kind, help, value)
 	WHERE m.value IS NOT NULL
 	UNION ALL
 	SELECT 'peer', m.metric, m.kind, m.help, jsonb_build_object('peer', p.peer), m.value
@@ -232,7 +238,7 @@ CREATE VIEW lease.metric AS
 COMMENT ON VIEW lease.metric IS 'figures for an exporter, one row each; doc/metrics has files for postgres_exporter and sql_exporter';
 COMMENT ON COLUMN lease.metric.subject IS 'what it is about, and which labels it has: lease, peer, orphan';
 COMMENT ON COLUMN lease.metric.metric IS 'name of the metric; seconds, or 1 for yes and 0 for no, or a number';
-COMMENT ON COLUMN lease.metric.kind IS 'gauge; or counter, which begins again with each epoch';
+COMMENT ON COLUMN lease.metric.kind IS 'gauge; or counter, of which that of reports begins again with each epoch';
 COMMENT ON COLUMN lease.metric.help IS 'what it means';
 COMMENT ON COLUMN lease.metric.labels IS 'of which lease or peer, or of which kind of orphan';
 COMMENT ON COLUMN lease.metric.value IS 'never null: what has no value has no row';
