@@ -3,6 +3,8 @@
 --
 -- Held never implies working: these are different columns, filled by different calls.
 -- Nothing is decided by what stands here; leases, guards and fences do not look at it.
+-- So what reads it is plain SQL, which sees what the transaction's snapshot shows; the
+-- leases beside it are read as everywhere, as they stand.
 
 -- The last report of progress under each grant, and the last heartbeat of each peer.
 -- Only the C code writes them.  No column that a report or a heartbeat changes may
@@ -26,7 +28,7 @@ ALTER TABLE lease.report ALTER COLUMN detail SET STORAGE MAIN;
 
 COMMENT ON TABLE lease.report IS 'the last report of progress under each grant; written by the functions of the extension only; read lease.health instead';
 COMMENT ON COLUMN lease.report.name IS 'name of the lease';
-COMMENT ON COLUMN lease.report.epoch IS 'epoch of the grant; rows of any but the latest count for nothing and are removed in passing';
+COMMENT ON COLUMN lease.report.epoch IS 'epoch of the grant; rows of any but the latest count for nothing and are removed in passing, by reports at READ COMMITTED';
 COMMENT ON COLUMN lease.report.reported_boot IS 'when the report came, on the boot clock';
 COMMENT ON COLUMN lease.report.reported_at IS 'its image on the wall clock';
 COMMENT ON COLUMN lease.report.boot IS 'identity of the boot clock; NULL if there was none';
@@ -66,7 +68,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'lease_progress'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.progress(text, bigint, jsonb, interval) IS
-'the holder reports that its work moves on, and promises the next report within that time (null: the ttl of its grant); whether its grant is live: if not, stop; a report under the latest epoch is recorded all the same, under any other it is not; detail: at most 2048 bytes as stored, null: nothing to say; raises LS005 (no such lease), LS006 (another report of that epoch is not committed), 42501 (not a member of its role), 25006 (standby or read-only transaction); use a transaction of its own';
+'the holder reports that its work moves on, and promises the next report within that time (null: the ttl of its grant); whether its grant is live: if not, stop; a report under the latest epoch is recorded all the same, under any other it is not; detail: at most 2048 bytes as stored, null: nothing to say; raises LS005 (no such lease), 42501 (not a member of its role), 25006 (standby or read-only transaction); use a transaction of its own: another report under that epoch waits until it has ended';
 
 CREATE FUNCTION lease.beat(
 	peer text,
@@ -76,7 +78,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'lease_beat'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.beat(text, jsonb, interval) IS
-'a scheduler instance says that it is there: peer is the process incarnation, the same text as the holder in lease.acquire(); without another heartbeat it is stale after that time (null: 30 s); detail: at most 2048 bytes as stored, null: nothing to say, {"owns": ["..."]}: what it would leave behind; a peer belongs to the role that made it first; raises 42501 (of another role), LS006 (another heartbeat of it is not committed), 25006 (standby or read-only transaction)';
+'a scheduler instance says that it is there: peer is the process incarnation, the same text as the holder in lease.acquire(); without another heartbeat it is stale after that time (null: 30 s); detail: at most 2048 bytes as stored, null: nothing to say, {"owns": ["..."]}: what it would leave behind; a peer belongs to the role that made it first; raises 42501 (of another role), 25006 (standby or read-only transaction)';
 
 CREATE FUNCTION lease.retire(
 	peer text)
@@ -86,51 +88,20 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.retire(text) IS
 'a peer leaves in good order, or an administrator clears away one that will not come back: it is a peer no more; false if it was none; leases that it holds stay held until they are released or expire; raises 42501 unless the role of the peer, or the owner of the extension, calls it';
 
-CREATE FUNCTION lease.read_grants()
-RETURNS TABLE (
-	name text,
-	role regrole,
-	state text,
-	held boolean,
-	epoch bigint,
-	holder text,
-	remaining interval,
-	last_end text,
-	granted_ago interval,
-	expired_ago interval)
-AS 'MODULE_PATHNAME', 'lease_read_grants'
-LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100;
-COMMENT ON FUNCTION lease.read_grants() IS 'reads for lease.health, which is the view to use, how leases stand: state at the transaction time, all else also at the moment of the call';
-
-CREATE FUNCTION lease.read_reports()
-RETURNS TABLE (
-	name text,
-	epoch bigint,
-	reported_at timestamptz,
-	age interval,
-	within interval,
-	reports bigint,
-	detail jsonb,
-	live boolean)
-AS 'MODULE_PATHNAME', 'lease_read_reports'
-LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100;
-COMMENT ON FUNCTION lease.read_reports() IS 'reads for lease.health, which is the view to use, the last report under each epoch';
-
-CREATE FUNCTION lease.read_heartbeats()
-RETURNS TABLE (
-	peer text,
-	role regrole,
-	beat_at timestamptz,
-	age interval,
-	stale_after interval,
-	beats bigint,
-	detail jsonb)
-AS 'MODULE_PATHNAME', 'lease_read_heartbeats'
-LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100;
-COMMENT ON FUNCTION lease.read_heartbeats() IS 'reads for lease.peer, which is the view to use, the last heartbeat of each peer';
+CREATE FUNCTION lease.elapsed(
+	boot text,
+	boot_at bigint,
+	at timestamptz)
+RETURNS interval
+AS 'MODULE_PATHNAME', 'lease_elapsed'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.elapsed(text, bigint, timestamptz) IS 'how long ago that is, for views: boot_at on the boot clock if that is this one, else at on the wall clock; never negative; null if at is';
 
 -- A report that came before a release says nothing about what goes on after it; before
 -- an expiry or a revocation it does, as the holder need not have noticed.
+--
+-- What lease.status says about the transaction time is brought up to this moment.  Its
+-- instants are images on the present wall clock, also after a step of it.
 CREATE VIEW lease.health AS
 	SELECT w.name, w.role, w.state, w.held, w.epoch, w.holder, w.remaining, w.last_end, w.expired_ago,
 		w.working, w.progress_age, w.silence, w.progress_within, w.progress_detail, w.reports,
@@ -142,16 +113,22 @@ CREATE VIEW lease.health AS
 			WHEN w.last_end = 'expired' THEN format('expired, no progress for %s', v.ago)
 			ELSE w.state
 		END AS verdict
-	FROM (SELECT g.name, g.role, g.state, g.held, g.epoch, g.holder, g.remaining, g.last_end, g.expired_ago,
+	FROM (SELECT g.name, g.role, g.state, g.held, g.epoch, g.holder, g.remaining, g.last_end,
+				CASE WHEN g.last_end = 'expired' THEN lease.elapsed(NULL, NULL, g.expires_at) END AS expired_ago,
 				coalesce(r.age <= r.within AND (g.last_end IS DISTINCT FROM 'released' OR NOT r.live), false) AS working,
 				r.age AS progress_age,
-				coalesce(r.age, g.granted_ago) AS silence,
+				coalesce(r.age, lease.elapsed(NULL, NULL, g.acquired_at)) AS silence,
 				r.within AS progress_within,
 				r.detail AS progress_detail,
 				coalesce(r.reports, 0) AS reports,
 				NOT r.live AS reported_since
-			FROM lease.read_grants() AS g
-				LEFT JOIN lease.read_reports() AS r ON r.name = g.name AND r.epoch = g.epoch) AS w
+			FROM (SELECT s.name, s.role, s.state, s.state = 'held' AND s.remaining > '0' AS held, s.epoch, s.holder,
+						s.acquired_at, s.expires_at, s.remaining,
+						CASE WHEN s.state = 'held' AND s.remaining = '0' THEN 'expired' ELSE s.last_end END AS last_end
+					FROM lease.status AS s) AS g
+				LEFT JOIN (SELECT r.name, r.epoch, lease.elapsed(r.boot, r.reported_boot, r.reported_at) AS age,
+						r.within * interval '1 microsecond' AS within, r.detail, r.reports, r.live
+					FROM lease.report AS r) AS r ON r.name = g.name AND r.epoch = g.epoch) AS w
 		CROSS JOIN LATERAL (SELECT to_char(w.silence, 'HH24:MI:SS')) AS v(ago);
 COMMENT ON VIEW lease.health IS 'every lease: whether it is held, and, which is another matter, whether somebody works under it; advisory, nothing is decided by it';
 COMMENT ON COLUMN lease.health.name IS 'the lease';
@@ -171,14 +148,20 @@ COMMENT ON COLUMN lease.health.progress_detail IS 'what the holder said with the
 COMMENT ON COLUMN lease.health.reports IS 'how many reports there have been under the latest epoch';
 COMMENT ON COLUMN lease.health.verdict IS 'all that in a few words, with times as hours:minutes:seconds';
 
+-- If the wall clock has been stepped since, beat_at is where the heartbeat lies on it now.
 CREATE VIEW lease.peer AS
-	SELECT p.peer, p.role, p.beat_at, p.age, p.stale_after, p.age > p.stale_after AS stale, p.beats,
+	SELECT p.peer, p.role,
+		CASE WHEN abs(extract(epoch FROM p.now - p.age - p.beat_at)) > 1 THEN p.now - p.age ELSE p.beat_at END AS beat_at,
+		p.age, p.stale_after, p.age > p.stale_after AS stale, p.beats,
 		coalesce(l.leases, '{}') AS leases, p.detail
-	FROM lease.read_heartbeats() AS p
-		LEFT JOIN (SELECT g.holder, array_agg(g.name ORDER BY g.name COLLATE "C") AS leases
-			FROM lease.read_grants() AS g
-			WHERE g.held
-			GROUP BY g.holder) AS l ON l.holder = p.peer;
+	FROM (SELECT h.peer, h.role, h.beat_at, lease.elapsed(h.boot, h.beat_boot, h.beat_at) AS age,
+				timestamptz 'epoch' + lease.elapsed(NULL, NULL, 'epoch') AS now,
+				h.stale_after * interval '1 microsecond' AS stale_after, h.beats, h.detail
+			FROM lease.heartbeat AS h) AS p
+		LEFT JOIN (SELECT s.holder, array_agg(s.name ORDER BY s.name COLLATE "C") AS leases
+			FROM lease.status AS s
+			WHERE s.state = 'held' AND s.remaining > '0'
+			GROUP BY s.holder) AS l ON l.holder = p.peer;
 COMMENT ON VIEW lease.peer IS 'scheduler instances that have said that they are there, and have not left with lease.retire(); stale ones have not been heard of for longer than they said; advisory, nothing is decided by it';
 COMMENT ON COLUMN lease.peer.peer IS 'the process incarnation';
 COMMENT ON COLUMN lease.peer.role IS 'the role to which it belongs; a bare number if the role has been dropped';
@@ -193,12 +176,12 @@ COMMENT ON COLUMN lease.peer.detail IS 'what it said about itself; null if nothi
 CREATE VIEW lease.orphan AS
 	WITH stale AS (
 		SELECT p.peer, p.age - p.stale_after AS stale_for, p.detail -> 'owns' AS owns
-		FROM lease.read_heartbeats() AS p
-		WHERE p.age > p.stale_after
+		FROM lease.peer AS p
+		WHERE p.stale
 	)
 	SELECT s.peer, s.stale_for, CASE WHEN g.held THEN 'held' ELSE 'expired' END AS kind, g.name AS what
 	FROM stale AS s
-		JOIN lease.read_grants() AS g ON g.holder = s.peer
+		JOIN lease.health AS g ON g.holder = s.peer
 	WHERE g.held OR g.last_end = 'expired'
 	UNION ALL
 	SELECT DISTINCT s.peer, s.stale_for, 'declared', e.what #>> '{}'
@@ -217,6 +200,8 @@ COMMENT ON COLUMN lease.orphan.what IS 'the lease, or what the peer called it; w
 CREATE VIEW lease.metric AS
 	SELECT 'lease' AS subject, m.metric, m.kind, m.help, jsonb_build_object('lease', h.name) AS labels, m.value
 	FROM lease.health AS h
+		JOIN lease.status AS s ON s.name = h.name
+		LEFT JOIN (SELECT c.name, count(*) AS waiting FROM lease.candidate AS c GROUP BY c.name) AS c ON c.name = h.name
 		CROSS JOIN LATERAL (VALUES
 			('lease_held', 'gauge', 'Whether the lease is held.', h.held::int::float8),
 			('lease_remaining_seconds', 'gauge', 'For how long its grant is still live.',
@@ -231,14 +216,18 @@ CREATE VIEW lease.metric AS
 			('lease_progress_age_seconds', 'gauge', 'Time since the last report of progress under its latest epoch.',
 				extract(epoch FROM h.progress_age)::float8),
 			('lease_expired_seconds', 'gauge', 'Time since it expired, while nobody has taken over.',
-				extract(epoch FROM h.expired_ago)::float8)) AS m(metric, kind, help, value)
+				extract(epoch FROM h.expired_ago)::float8),
+			('lease_events_total', 'counter', 'Events of the lease, those that were pruned included.', s.events::float8),
+			('lease_candidates', 'gauge', 'Who waits for it in line: rows of lease.candidate.', coalesce(c.waiting, 0)::float8),
+			('lease_handover_requested', 'gauge', 'Whether its holder has been asked to step down.',
+				(h.held AND s.handover_at IS NOT NULL)::int::float8)) AS m(metric, kind, help, value)
 	WHERE m.value IS NOT NULL
 	UNION ALL
 	SELECT 'peer', m.metric, m.kind, m.help, jsonb_build_object('peer', p.peer), m.value
-	FROM lease.read_heartbeats() AS p
+	FROM lease.peer AS p
 		CROSS JOIN LATERAL (VALUES
 			('lease_peer_age_seconds', 'gauge', 'Time since the last heartbeat of the peer.', extract(epoch FROM p.age)::float8),
-			('lease_peer_stale', 'gauge', 'Whether that is longer than the peer said.', (p.age > p.stale_after)::int::float8))
+			('lease_peer_stale', 'gauge', 'Whether that is longer than the peer said.', p.stale::int::float8))
 			AS m(metric, kind, help, value)
 	UNION ALL
 	SELECT 'orphan', 'lease_orphan_entries', 'gauge', 'What stale peers may have left behind: rows of lease.orphan.',
@@ -249,7 +238,7 @@ CREATE VIEW lease.metric AS
 COMMENT ON VIEW lease.metric IS 'figures for an exporter, one row each; doc/metrics has files for postgres_exporter and sql_exporter';
 COMMENT ON COLUMN lease.metric.subject IS 'what it is about, and which labels it has: lease, peer, orphan';
 COMMENT ON COLUMN lease.metric.metric IS 'name of the metric; seconds, or 1 for yes and 0 for no, or a number';
-COMMENT ON COLUMN lease.metric.kind IS 'gauge; or counter, which begins again with each epoch';
+COMMENT ON COLUMN lease.metric.kind IS 'gauge; or counter, of which that of reports begins again with each epoch';
 COMMENT ON COLUMN lease.metric.help IS 'what it means';
 COMMENT ON COLUMN lease.metric.labels IS 'of which lease or peer, or of which kind of orphan';
 COMMENT ON COLUMN lease.metric.value IS 'never null: what has no value has no row';

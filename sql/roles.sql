@@ -31,8 +31,8 @@ BEGIN
 		' lease.acquire_any, lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.request_handover, lease.holds, lease.remaining, lease.guard, lease.share,'
 		' lease.progress, lease.beat, lease.retire, lease.history, lease.watch,'
-		' lease.read_status, lease.read_trigger, lease.read_candidates, lease.read_grants,'
-		' lease.read_reports, lease.read_heartbeats TO %s', allow.role);
+		' lease.read_status, lease.read_trigger, lease.read_candidates,'
+		' lease.elapsed TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON PROCEDURE lease.await TO %s', allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
@@ -99,5 +99,5 @@ GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.h
 	lease.peer, lease.orphan, lease.metric TO pg_monitor;
 GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(),
 	lease.read_trigger(oid), lease.history(text, bigint), lease.watch(jsonb),
-	lease.verify_history(text), lease.read_candidates(), lease.read_grants(),
-	lease.read_reports(), lease.read_heartbeats() TO pg_monitor;
+	lease.verify_history(text), lease.read_candidates(),
+	lease.elapsed(text, bigint, timestamptz) TO pg_monitor;

@@ -282,7 +282,7 @@ lease_drop(PG_FUNCTION_ARGS)
 
 	/* Whoever waits for it has to be told that there is no such lease. */
 	aftermath_wake(name);
-	health_forget(name);
+	health_forget(name, PG_INT64_MAX);
 
 	/* A holder must not find its grant alive again after a crash. */
 	durability_note_grant();

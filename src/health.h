@@ -12,6 +12,6 @@
 
 #include "lease.h"
 
-extern void health_forget(const char *name);
+extern void health_forget(const char *name, int64 epoch);
 
 #endif							/* LEASE_HEALTH_H */

@@ -21,6 +21,10 @@
  * origin	per database.  Share while an epoch is drawn, exclusive while the
  *			sequence is lifted; released before the call returns.
  *
+ * sign		per lease and epoch, or peer.  Exclusive, to the end of the transaction,
+ *			for whoever reports progress or a heartbeat.  Nothing is decided under
+ *			it, and the wait for it is an ordinary one; see health.c.
+ *
  * queue, seat, rank, candidate: of those who wait in line for a lease; see line.c.
  *
  * All locks but those of the line are transaction-level, so that no error can leave
@@ -28,12 +32,13 @@
  *
  * Nobody waits longer than lease.busy_timeout for another transaction that is
  * deciding.  (Of the locks above, that leaves out origin, which nobody holds for
- * longer than a call.)  The bound holds for all the waits of a call, or of a
- * COMMIT, together.  The wait stands in PostgreSQL's own lock queue (polling would
- * starve under load) with lock_timeout set to the bound, inside an internal
- * subtransaction, because the error by which a lock timeout ends a wait would
- * abort the caller's transaction.  A deadlock that is found meanwhile ends the
- * wait in the same way; inside COMMIT it is raised as what it is.
+ * longer than a call, and sign, under which nothing is decided.)  The bound holds
+ * for all the waits of a call, or of a COMMIT, together.  The wait stands in
+ * PostgreSQL's own lock queue (polling would starve under load) with lock_timeout
+ * set to the bound, inside an internal subtransaction, because the error by which a
+ * lock timeout ends a wait would abort the caller's transaction.  A deadlock that is
+ * found meanwhile ends the wait in the same way; inside COMMIT it is raised as what
+ * it is.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -206,7 +211,7 @@ lock_try(const LOCKTAG *tag, LOCKMODE mode)
 
 /*
  * lock_take takes a lock to the end of the transaction, however long it takes:
- * for those that nobody holds for longer than a call.
+ * for those that nobody holds for longer than a call, and those of signs.
  */
 void
 lock_take(const LOCKTAG *tag, LOCKMODE mode)
@@ -214,6 +219,20 @@ lock_take(const LOCKTAG *tag, LOCKMODE mode)
 	const bool	dont_wait = false;
 
 	(void) take(tag, mode, dont_wait);
+}
+
+/*
+ * lock_take_sign takes, to the end of the transaction, the lock under which reports of
+ * progress under a grant, or heartbeats of a peer (epoch 0), are written.
+ */
+void
+lock_take_sign(const char *name, int64 epoch)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, LEASE_LOCK_SIGN,
+			hash_combine64(hash_name(name), (uint64) epoch));
+	lock_take(&tag, ExclusiveLock);
 }
 
 /*

@@ -30,7 +30,8 @@ typedef enum LeaseLockClass
 	LEASE_LOCK_ORIGIN = 27414,	/* per database: who moves the epochs */
 	LEASE_LOCK_SEAT = 27415,	/* per lease: who is in line */
 	LEASE_LOCK_RANK = 27416,	/* of one in line: who comes first */
-	LEASE_LOCK_CANDIDATE = 27417	/* per lease and holder in line */
+	LEASE_LOCK_CANDIDATE = 27417,	/* per lease and holder in line */
+	LEASE_LOCK_SIGN = 27418		/* per grant or peer: who writes its sign */
 } LeaseLockClass;
 
 extern void lock_tag_fence(LOCKTAG *tag, const char *name);
@@ -47,6 +48,7 @@ extern void lock_limit_budget(int64 moment);
 extern bool lock_take_bounded(const LOCKTAG *tag, LOCKMODE mode);
 extern bool lock_try(const LOCKTAG *tag, LOCKMODE mode);
 extern void lock_take(const LOCKTAG *tag, LOCKMODE mode);
+extern void lock_take_sign(const char *name, int64 epoch);
 extern void lock_drop(const LOCKTAG *tag, LOCKMODE mode);
 extern void lock_take_at_commit(const LOCKTAG *tag, LOCKMODE mode,
 								const char *name);

@@ -22,7 +22,6 @@
 #include "clock.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "status.h"
 #include "store.h"
 #include "utils/builtins.h"
 
@@ -67,10 +66,10 @@ typedef struct StatusTarget
 } StatusTarget;
 
 /*
- * status_phase_name returns the word for a phase.
+ * phase_name returns the word for a phase.
  */
-const char *
-status_phase_name(Phase phase)
+static const char *
+phase_name(Phase phase)
 {
 	switch (phase)
 	{
@@ -139,7 +138,7 @@ receive_row(const LeaseRow *row, void *arg)
 
 	SET_IF(true, name, CStringGetTextDatum(row->name));
 	SET_IF(true, role, ObjectIdGetDatum(row->role));
-	SET_IF(true, state, CStringGetTextDatum(status_phase_name(phase)));
+	SET_IF(true, state, CStringGetTextDatum(phase_name(phase)));
 	SET_IF(row->epoch != 0, epoch, Int64GetDatum(row->epoch));
 	SET_IF(row->epoch != 0, holder, CStringGetTextDatum(row->holder));
 	SET_IF(row->epoch != 0, acquired_at,

@@ -124,8 +124,8 @@ SELECT question,
 		max(answer) FILTER (WHERE level = 'serializable') AS serializable
 	FROM answer GROUP BY n, question ORDER BY n;
 
--- Reading leases takes no predicate locks, so that a heartbeat is no reason for a
--- serializable transaction to fail.
+-- Reading leases takes no predicate locks, nor does reporting progress, so that a
+-- heartbeat is no reason for a serializable transaction to fail.
 SELECT lease.create('il', ttl => '1 hour');
 SELECT epoch FROM lease.acquire('il', 'a') \gset
 SELECT lease.protect('guarded', 'il', ddl => false);
@@ -135,6 +135,8 @@ SELECT lease.holds('il', :epoch), outcome FROM lease.acquire('il', 'b');
 SELECT state FROM lease.status WHERE name = 'il';
 SELECT outcome FROM lease.renew('il', :epoch);
 SELECT outcome FROM lease.renew('il', :epoch + 1);
+SELECT lease.progress('il', :epoch), lease.beat('a');
+SELECT lease.progress('il', :epoch), lease.beat('a');
 INSERT INTO guarded VALUES (1);
 PREPARE predicate_locks AS SELECT count(*) > 0 AS predicate_locks FROM pg_locks l
 	WHERE l.pid = pg_backend_pid() AND l.mode = 'SIReadLock'
@@ -154,4 +156,4 @@ COMMIT;
 DROP TABLE guarded, answer;
 DROP PROCEDURE scenario;
 DROP FUNCTION put;
-SELECT lease.drop('il', force => true);
+SELECT lease.drop('il', force => true), lease.retire('a');

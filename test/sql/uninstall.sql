@@ -29,6 +29,7 @@ EXECUTE holds('u', :epoch);
 EXECUTE acquire('u', 'b');
 EXECUTE write('no token');
 SELECT guard_and_write(:epoch, 'before');
+SELECT lease.progress('u', :epoch), lease.beat('a');
 
 --
 -- Not while something depends on it
@@ -158,6 +159,8 @@ SELECT outcome, epoch FROM lease.acquire('u', 'a') \gset again_
 EXECUTE acquire('u', 'b');
 EXECUTE holds('u', :again_epoch);
 SELECT guard_and_write(:again_epoch, 'and back');
+SELECT lease.progress('u', :again_epoch), lease.progress('u', :again_epoch), lease.beat('a');
+SELECT reports, beats FROM lease.health, lease.peer;
 SELECT guard_and_write(:again_epoch + 1, 'wrong epoch');
 SELECT outcome FROM lease.renew('u', :again_epoch);
 SELECT name, state FROM lease.status;

@@ -74,6 +74,16 @@ RESET lease.clock_offset;
 -- The clock decides, not the order of calls: for a session whose clock is behind, the
 -- reports came just now, since an age is never negative.
 SELECT progress_age, working FROM lease.health WHERE name = 'both';
+-- How old that is which the boot clock of another host, or none, has seen, the wall clock
+-- tells; and something of everything.
+SELECT minutes(lease.elapsed(lease.boot_clock(), -60000000, now())) > 0 OR lease.boot_clock() IS NULL AS by_boot_clock,
+	minutes(lease.elapsed('elsewhere', 0, now() - interval '5 min')) AS elsewhere,
+	minutes(lease.elapsed(NULL, 0, now() - interval '5 min')) AS no_boot_clock,
+	minutes(lease.elapsed(lease.boot_clock(), NULL, now() - interval '5 min')) AS not_on_it;
+SELECT lease.elapsed(NULL, NULL, NULL), lease.elapsed('', 9223372036854775807, 'infinity'),
+	lease.elapsed(lease.boot_clock(), 9223372036854775807, 'infinity') AS future,
+	lease.elapsed(NULL, NULL, '-infinity') > '10000 years' AS long_ago,
+	lease.elapsed(lease.boot_clock(), -9223372036854775808, '-infinity') > '10000 years' AS also;
 
 --
 -- Until when a report counts
