@@ -272,6 +272,7 @@ SELECT * FROM orphans WHERE peer LIKE 'odd/%';
 --
 
 SELECT count(lease.retire(peer)) FROM lease.peer WHERE peer LIKE 'odd/%';
+SELECT lease.request_handover('epochs') = :fourth AS asked;
 SELECT subject, metric, kind, labels, CASE WHEN metric LIKE '%\_seconds' THEN trunc(value / 60) ELSE value END AS value_or_minutes FROM lease.metric
 	WHERE subject <> 'lease' OR labels->>'lease' IN ('epochs', 'never', 'peer/2', 'both') AND metric <> 'lease_epoch'
 	ORDER BY subject, labels::text COLLATE "C", metric COLLATE "C";
