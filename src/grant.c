@@ -514,13 +514,11 @@ prolong(Reading *reading, int64 ttl)
 	if (ttl == 0)
 		ttl = row->grant_ttl != 0 ? row->grant_ttl : row->ttl;
 	change_rebase(reading);
-	durability_before_renewal(row->async_renew);
 	row->deadline = clock_store(&reading->clock,
 								authority_renewed(&reading->authority, ttl,
 												  &reading->at));
 	if (!change_write(row))
 		return false;
-	durability_after_renewal(row->async_renew);
 	store_judge(reading);
 	if (reading->at.now >= old_deadline)
 		raise_lapsed(row);
@@ -565,6 +563,7 @@ grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 	LeaseRow   *row = &reading.row;
 
 	change_begin(name);
+	durability_before_renewal();
 	for (;;)
 	{
 		Standing	standing;
@@ -592,6 +591,8 @@ grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 			break;
 		}
 	}
+	durability_after_renewal(result->outcome == OUTCOME_RENEWED,
+							 row->async_renew);
 	if (result->outcome != OUTCOME_RENEWED)
 		change_give_up();
 	result->row = *row;
