@@ -51,6 +51,14 @@
 /* How often a taker looks whether who is in its way can be ended, in milliseconds */
 #define EVICTION_INTERVAL	50
 
+/* How a taker gets past those who have replaced the row and not committed */
+typedef struct Passage
+{
+	StringInfoData evicted;		/* the pids of those whose sessions it has ended */
+	TransactionId latest;		/* the change of the last of them */
+	int64		since;			/* when it began, on clock_moment()'s scale */
+} Passage;
+
 /*
  * grant_outcome_name returns the word for an outcome.
  */
@@ -249,9 +257,19 @@ clear_handover(LeaseRow *row)
 }
 
 /*
- * add_eviction appends to the events of a takeover or revocation, and to what is to
- * be done after its commit, that sessions are ended: blockers, whose pids are given
- * and who are gone, and those who act under the epoch.
+ * evicts_guarded tells whether those who act under the grant in a row have their
+ * sessions ended when it is superseded or revoked.
+ */
+static bool
+evicts_guarded(const LeaseRow *row)
+{
+	return row->state == GRANT_MADE && row->evict == EVICT_ALL;
+}
+
+/*
+ * add_eviction appends to the events of a takeover or revocation that sessions
+ * are ended: blockers, whose pids are given and who are gone, and those who act
+ * under the epoch, whom aftermath_evict will end.
  */
 static void
 add_eviction(EventList *events, const LeaseRow *row, const char *blockers)
@@ -263,11 +281,8 @@ add_eviction(EventList *events, const LeaseRow *row, const char *blockers)
 	initStringInfo(&guarded);
 	if (blockers[0] != '\0')
 		event_detail_raw(&detail, "blockers", psprintf("[%s]", blockers));
-	if (row->state == GRANT_MADE && row->evict == EVICT_ALL)
-	{
+	if (evicts_guarded(row))
 		evict_list_guarded(row->name, row->epoch, &guarded);
-		aftermath_evict(row->name, row->epoch);
-	}
 	if (guarded.len > 0)
 		event_detail_raw(&detail, "guarded", psprintf("[%s]", guarded.data));
 	if (detail.len > 0)
@@ -304,6 +319,7 @@ make_grant(Reading *reading, const AcquireRequest *request,
 	LeaseRow   *row = &reading->row;
 	int64		ttl = request->ttl != 0 ? request->ttl : row->ttl;
 	int64		epoch = row->epoch;
+	int64		evicted = evicts_guarded(row) ? row->epoch : 0;
 	EventList	events;
 
 	if (reading->at.tx + ttl <= reading->at.now)
@@ -327,6 +343,8 @@ make_grant(Reading *reading, const AcquireRequest *request,
 	if (!change_write_transition(row, &events))
 		return false;
 	durability_note_grant();
+	if (evicted != 0)
+		aftermath_evict(row->name, evicted);
 
 	/* Drawing may have taken time; what is over is not given. */
 	store_judge(reading);
@@ -395,18 +413,25 @@ create_if_missing(const char *name, int *blocker)
  * for any longer.
  *
  * It may begin to wait for its client at any time; so the caller decides anew and
- * comes back after a moment.
+ * comes back after a moment.  Nor is a session gone at once that has been ended.
  */
 static bool
-get_past_updater(const LeaseRow *row, int *blocker, StringInfo evicted)
+get_past_updater(const LeaseRow *row, Passage *passage, int *blocker)
 {
+	StringInfo	evicted = &passage->evicted;
 	int			pid;
 
-	if (evict_blocker(row, &pid))
-		appendStringInfo(evicted, "%s%d", evicted->len == 0 ? "" : ", ", pid);
 	if (row->evict == EVICT_NONE)
 		return change_await_updater(row, blocker);
-	if (lock_await_transaction(row->updater, EVICTION_INTERVAL) ||
+	if (passage->since == 0)
+		passage->since = clock_moment();
+	if (row->updater != passage->latest && evict_blocker(row, &pid))
+	{
+		appendStringInfo(evicted, "%s%d", evicted->len == 0 ? "" : ", ", pid);
+		passage->latest = row->updater;
+	}
+	if (lock_await_transaction_again(row->updater, EVICTION_INTERVAL,
+									 passage->since) ||
 		!lock_budget_is_spent())
 		return true;
 	*blocker = lock_transaction_pid(row->updater);
@@ -415,21 +440,34 @@ get_past_updater(const LeaseRow *row, int *blocker, StringInfo evicted)
 
 /*
  * take_over makes the grant under the fence lock, if the claim is still good,
- * and tells whether it did.
+ * and tells whether it did.  The caller has looked.
+ *
+ * Whoever has replaced the row may also hold the fence lock, to the end of its
+ * transaction; so the taker gets past the one before it waits for the other.
  */
 static bool
 take_over(const char *name, const AcquireRequest *request, Reading *reading,
 		  GrantResult *result)
 {
 	int			blocker = 0;
-	StringInfoData evicted;
+	Passage		passage = {.latest = InvalidTransactionId};
 
-	initStringInfo(&evicted);
+	initStringInfo(&passage.evicted);
 	for (;;)
 	{
-		TransactionId updater;
-
 		CHECK_FOR_INTERRUPTS();
+		if (TransactionIdIsValid(reading->row.updater))
+		{
+			if (request->nowait ||
+				!get_past_updater(&reading->row, &passage, &blocker))
+			{
+				set_busy(reading, blocker, result);
+				return false;
+			}
+			if (!look(name, request, reading, result))
+				return false;
+			continue;
+		}
 		if (!(request->nowait ? change_try_fence(name, &blocker) :
 			  change_take_fence(name, &blocker)))
 		{
@@ -443,19 +481,10 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 			change_drop_fence(name);
 			return false;
 		}
-		updater = reading->row.updater;
-		if (!TransactionIdIsValid(updater) &&
-			make_grant(reading, request, evicted.data))
+		if (!TransactionIdIsValid(reading->row.updater) &&
+			make_grant(reading, request, passage.evicted.data))
 			break;
-
 		change_drop_fence(name);
-		if (TransactionIdIsValid(updater) &&
-			(request->nowait ||
-			 !get_past_updater(&reading->row, &blocker, &evicted)))
-		{
-			set_busy(reading, blocker, result);
-			return false;
-		}
 	}
 	result->outcome = OUTCOME_GRANTED;
 	result->row = reading->row;
@@ -699,6 +728,7 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 {
 	Reading		reading;
 	EventList	events;
+	int64		evicted;
 	int			blocker = 0;
 
 	/* The first look: where there is nothing to end, no lock is taken. */
@@ -719,6 +749,8 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 		}
 		if (!TransactionIdIsValid(reading.row.updater))
 		{
+			evicted = request->how == GRANT_REVOKED &&
+				evicts_guarded(&reading.row) ? reading.row.epoch : 0;
 			set_ended(&reading, request, &events);
 			if (change_write_transition(&reading.row, &events))
 				break;
@@ -730,6 +762,8 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 			lock_report_bound(name, blocker);
 	}
 	*epoch = reading.row.epoch;
+	if (evicted != 0)
+		aftermath_evict(name, evicted);
 	aftermath_wake(name);
 	return true;
 }
