@@ -91,7 +91,7 @@ change_drop_fence(const char *name)
 bool
 change_await_updater(const LeaseRow *row, int *blocker)
 {
-	if (lock_await_transaction(row->updater, 0))
+	if (lock_await_transaction(row->updater))
 		return true;
 	*blocker = lock_transaction_pid(row->updater);
 	return false;

@@ -39,7 +39,7 @@ static enum
 	WRITTEN_MORE
 }			written = WRITTEN_NOTHING;
 
-/* How much WAL this process had written after the latest renewal */
+/* How many records of WAL this process had written after the latest renewal */
 static int64 renewal_end = 0;
 
 /*
@@ -53,15 +53,14 @@ durability_note_grant(void)
 }
 
 /*
- * durability_before_renewal prepares for a renewal.
+ * durability_before_renewal prepares for a renewal.  To be called before the row is
+ * read: that may prune its page, which writes WAL, too.
  */
 void
-durability_before_renewal(bool async)
+durability_before_renewal(void)
 {
-	if (!async)
-		written = WRITTEN_MORE;
-	else if (written == WRITTEN_NOTHING &&
-			 TransactionIdIsValid(GetTopTransactionIdIfAny()))
+	if (written == WRITTEN_NOTHING &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		written = WRITTEN_MORE;
 	else if (written == WRITTEN_RENEWALS &&
 			 pgWalUsage.wal_records != renewal_end)
@@ -69,14 +68,16 @@ durability_before_renewal(bool async)
 }
 
 /*
- * durability_after_renewal records that a renewal has been written.
+ * durability_after_renewal records that a renewal has been written, or has not
+ * come about.
  */
 void
-durability_after_renewal(bool async)
+durability_after_renewal(bool renewed, bool async)
 {
-	if (!async || written == WRITTEN_MORE)
-		return;
-	written = WRITTEN_RENEWALS;
+	if (renewed && !async)
+		written = WRITTEN_MORE;
+	else if (renewed && written == WRITTEN_NOTHING)
+		written = WRITTEN_RENEWALS;
 	renewal_end = pgWalUsage.wal_records;
 }
 

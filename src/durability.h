@@ -13,8 +13,8 @@
 #include "lease.h"
 
 extern void durability_note_grant(void);
-extern void durability_before_renewal(bool async);
-extern void durability_after_renewal(bool async);
+extern void durability_before_renewal(void);
+extern void durability_after_renewal(bool renewed, bool async);
 extern void durability_pre_commit(void);
 extern void durability_forget(void);
 

@@ -124,6 +124,7 @@ evict_blocker(const LeaseRow *row, int *pid)
 	VirtualTransactionId vxid;
 	PGPROC	   *proc;
 	Oid			role;
+	bool		running;
 
 	*pid = 0;
 	if (row->evict == EVICT_NONE || !TransactionIdIsValid(xid))
@@ -132,9 +133,14 @@ evict_blocker(const LeaseRow *row, int *pid)
 	proc = BackendPidGetProc(BackendXidGetPid(xid));
 	if (!proc)
 		return false;
+
+	/* Under the lock, or what is read might be of two transactions. */
+	LWLockAcquire(ProcArrayLock, LW_SHARED);
+	running = proc->xid == xid;
 	GET_VXID_FROM_PGPROC(vxid, *proc);
 	role = proc->roleId;
-	if (proc->xid != xid || !OidIsValid(role) || superuser_arg(role))
+	LWLockRelease(ProcArrayLock);
+	if (!running || !OidIsValid(role) || superuser_arg(role))
 		return false;
 
 	*pid = end_transaction(&vxid, false);
@@ -143,7 +149,7 @@ evict_blocker(const LeaseRow *row, int *pid)
 	ereport(LOG,
 			(errmsg("ending process %d, which stands in the way of a takeover of lease \"%s\"",
 					*pid, row->name),
-			 errdetail("It waits for its client, and has an uncommitted change of the lease whose time is over.")));
+			 errdetail("It waits for its client, and has an uncommitted change of the lease that does not refuse the takeover.")));
 	return true;
 }
 

@@ -51,6 +51,14 @@
 /* How often a taker looks whether who is in its way can be ended, in milliseconds */
 #define EVICTION_INTERVAL	50
 
+/* How a taker gets past those who have replaced the row and not committed */
+typedef struct Passage
+{
+	StringInfoData evicted;		/* the pids of those whose sessions it has ended */
+	TransactionId latest;		/* the change of the last of them */
+	int64		since;			/* when it began, on clock_moment()'s scale */
+} Passage;
+
 /*
  * grant_outcome_name returns the word for an outcome.
  */
@@ -406,18 +414,25 @@ create_if_missing(const char *name, int *blocker)
  * for any longer.
  *
  * It may begin to wait for its client at any time; so the caller decides anew and
- * comes back after a moment.
+ * comes back after a moment.  Nor is a session gone at once that has been ended.
  */
 static bool
-get_past_updater(const LeaseRow *row, int *blocker, StringInfo evicted)
+get_past_updater(const LeaseRow *row, Passage *passage, int *blocker)
 {
+	StringInfo	evicted = &passage->evicted;
 	int			pid;
 
-	if (evict_blocker(row, &pid))
-		appendStringInfo(evicted, "%s%d", evicted->len == 0 ? "" : ", ", pid);
 	if (row->evict == EVICT_NONE)
 		return change_await_updater(row, blocker);
-	if (lock_await_transaction(row->updater, EVICTION_INTERVAL) ||
+	if (passage->since == 0)
+		passage->since = clock_moment();
+	if (row->updater != passage->latest && evict_blocker(row, &pid))
+	{
+		appendStringInfo(evicted, "%s%d", evicted->len == 0 ? "" : ", ", pid);
+		passage->latest = row->updater;
+	}
+	if (lock_await_transaction_again(row->updater, EVICTION_INTERVAL,
+									 passage->since) ||
 		!lock_budget_is_spent())
 		return true;
 	*blocker = lock_transaction_pid(row->updater);
@@ -426,21 +441,34 @@ get_past_updater(const LeaseRow *row, int *blocker, StringInfo evicted)
 
 /*
  * take_over makes the grant under the fence lock, if the claim is still good,
- * and tells whether it did.
+ * and tells whether it did.  The caller has looked.
+ *
+ * Whoever has replaced the row may also hold the fence lock, to the end of its
+ * transaction; so the taker gets past the one before it waits for the other.
  */
 static bool
 take_over(const char *name, const AcquireRequest *request, Reading *reading,
 		  GrantResult *result)
 {
 	int			blocker = 0;
-	StringInfoData evicted;
+	Passage		passage = {.latest = InvalidTransactionId};
 
-	initStringInfo(&evicted);
+	initStringInfo(&passage.evicted);
 	for (;;)
 	{
-		TransactionId updater;
-
 		CHECK_FOR_INTERRUPTS();
+		if (TransactionIdIsValid(reading->row.updater))
+		{
+			if (request->nowait ||
+				!get_past_updater(&reading->row, &passage, &blocker))
+			{
+				set_busy(reading, blocker, result);
+				return false;
+			}
+			if (!look(name, request, reading, result))
+				return false;
+			continue;
+		}
 		if (!(request->nowait ? change_try_fence(name, &blocker) :
 			  change_take_fence(name, &blocker)))
 		{
@@ -454,19 +482,10 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 			change_drop_fence(name);
 			return false;
 		}
-		updater = reading->row.updater;
-		if (!TransactionIdIsValid(updater) &&
-			make_grant(reading, request, evicted.data))
+		if (!TransactionIdIsValid(reading->row.updater) &&
+			make_grant(reading, request, passage.evicted.data))
 			break;
-
 		change_drop_fence(name);
-		if (TransactionIdIsValid(updater) &&
-			(request->nowait ||
-			 !get_past_updater(&reading->row, &blocker, &evicted)))
-		{
-			set_busy(reading, blocker, result);
-			return false;
-		}
 	}
 	result->outcome = OUTCOME_GRANTED;
 	result->row = reading->row;
@@ -525,13 +544,11 @@ prolong(Reading *reading, int64 ttl)
 	if (ttl == 0)
 		ttl = row->grant_ttl != 0 ? row->grant_ttl : row->ttl;
 	change_rebase(reading);
-	durability_before_renewal(row->async_renew);
 	row->deadline = clock_store(&reading->clock,
 								authority_renewed(&reading->authority, ttl,
 												  &reading->at));
 	if (!change_write(row))
 		return false;
-	durability_after_renewal(row->async_renew);
 	store_judge(reading);
 	if (reading->at.now >= old_deadline)
 		raise_lapsed(row);
@@ -576,6 +593,7 @@ grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 	LeaseRow   *row = &reading.row;
 
 	change_begin(name);
+	durability_before_renewal();
 	for (;;)
 	{
 		Standing	standing;
@@ -603,6 +621,8 @@ grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 			break;
 		}
 	}
+	durability_after_renewal(result->outcome == OUTCOME_RENEWED,
+							 row->async_renew);
 	if (result->outcome != OUTCOME_RENEWED)
 		change_give_up();
 	result->row = *row;

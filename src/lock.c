@@ -78,6 +78,8 @@ typedef struct Wait
 	LOCKMODE	mode;
 	TransactionId xid;			/* the transaction, where tag is NULL */
 	int			at_most;		/* milliseconds, 0: what is left of the budget */
+	int64		since;			/* when the first of several waits for it began, on
+								 * clock_moment()'s scale; 0: this is the first */
 } Wait;
 
 /* Longer than anybody holds a lock that is held within a call, in milliseconds */
@@ -317,6 +319,22 @@ lock_budget_is_spent(void)
 }
 
 /*
+ * left_to_user returns what is left of the user's lock_timeout for a wait, in
+ * milliseconds, or 0 if there is none: several waits for the same are one to the
+ * user.
+ */
+static int
+left_to_user(const Wait *wait)
+{
+	int64		waited;
+
+	if (LockTimeout == 0 || wait->since == 0)
+		return LockTimeout;
+	waited = (clock_moment() - wait->since) / 1000;
+	return (int) Max(1, LockTimeout - waited);
+}
+
+/*
  * bound returns the lock_timeout that is to be in force while waiting, in
  * milliseconds: what is left of the budget, or the user's own if that is
  * shorter.  Locks that are only held for a moment can be had when it is used up,
@@ -372,7 +390,8 @@ wait_bounded(const Wait *wait)
 	ResourceOwner caller_owner = CurrentResourceOwner;
 	volatile bool done = false;
 	int			user_timeout = LockTimeout;
-	int			our_timeout = bound(user_timeout);
+	int			user_left = left_to_user(wait);
+	int			our_timeout = bound(user_left);
 
 	if (remaining_budget() == 0)
 		return false;
@@ -406,7 +425,7 @@ wait_bounded(const Wait *wait)
 
 		/* Of a deadlock, too, the caller may make the best; it is only busy. */
 		if (error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED &&
-			!wait_is_over_bound(error->sqlerrcode, user_timeout, our_timeout))
+			!wait_is_over_bound(error->sqlerrcode, user_left, our_timeout))
 			ReThrowError(error);
 		FreeErrorData(error);
 	}
@@ -424,20 +443,32 @@ wait_bounded(const Wait *wait)
 bool
 lock_take_bounded(const LOCKTAG *tag, LOCKMODE mode)
 {
-	Wait		wait = {tag, mode, InvalidTransactionId, 0};
+	Wait		wait = {tag, mode, InvalidTransactionId, 0, 0};
 
 	return lock_try(tag, mode) || wait_bounded(&wait);
 }
 
 /*
  * lock_await_transaction waits for the end of a transaction that has changed
- * a row, for at most lease.busy_timeout or a time in milliseconds (0: none), and
- * tells whether it came.
+ * a row, for at most lease.busy_timeout, and tells whether it came.
  */
 bool
-lock_await_transaction(TransactionId xid, int at_most)
+lock_await_transaction(TransactionId xid)
 {
-	Wait		wait = {NULL, NoLock, xid, at_most};
+	Wait		wait = {NULL, NoLock, xid, 0, 0};
+
+	return wait_bounded(&wait);
+}
+
+/*
+ * lock_await_transaction_again does so for a time in milliseconds at most, for
+ * a caller who has waited for transactions since an instant on clock_moment()'s
+ * scale, and does something in between.
+ */
+bool
+lock_await_transaction_again(TransactionId xid, int at_most, int64 since)
+{
+	Wait		wait = {NULL, NoLock, xid, at_most, since};
 
 	return wait_bounded(&wait);
 }
@@ -489,7 +520,7 @@ lock_run_bounded(const char *name, bool (*work) (void *arg), void *arg)
 void
 lock_take_at_commit(const LOCKTAG *tag, LOCKMODE mode, const char *name)
 {
-	Wait		wait = {tag, mode, InvalidTransactionId, 0};
+	Wait		wait = {tag, mode, InvalidTransactionId, 0, 0};
 
 	if (lock_try(tag, mode))
 		return;

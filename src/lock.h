@@ -54,7 +54,9 @@ extern void lock_take_at_commit(const LOCKTAG *tag, LOCKMODE mode,
 								const char *name);
 extern void lock_take_for_session(const LOCKTAG *tag, LOCKMODE mode);
 extern void lock_drop_for_session(const LOCKTAG *tag, LOCKMODE mode);
-extern bool lock_await_transaction(TransactionId xid, int at_most);
+extern bool lock_await_transaction(TransactionId xid);
+extern bool lock_await_transaction_again(TransactionId xid, int at_most,
+										 int64 since);
 extern bool lock_budget_is_spent(void);
 extern bool lock_run_bounded(const char *name, bool (*work) (void *arg),
 							 void *arg);
