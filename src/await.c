@@ -12,7 +12,8 @@
  * are in line already.  Then it queues (line.c).  At the head of the line it looks
  * every POLL_INTERVAL, at the instant when the grant is over (and its
  * grace), and when the session that releases the lease wakes it: so a wake-up is
- * never needed for correctness.
+ * never needed for correctness.  When its time is over, it tries once more,
+ * wherever it stands: so the answer tells how the lease is then.
  *
  * Whatever ends the wait, leaves nothing behind: cancel, statement_timeout,
  * lock_timeout (which counts the whole wait), termination of the session and loss
@@ -196,7 +197,8 @@ sleep_until(int64 instant, long at_most)
 }
 
 /*
- * begin_attempt begins a new transaction.
+ * begin_attempt begins a new transaction; also for the first attempt, as the
+ * caller's may be old.
  */
 static void
 begin_attempt(Waiter *waiter)
@@ -244,7 +246,7 @@ look(Waiter *waiter)
 }
 
 /*
- * acquire tries to acquire, in the present transaction, which is new.
+ * acquire tries to acquire, in the present transaction.
  */
 static void
 acquire(Waiter *waiter)
@@ -259,14 +261,17 @@ acquire(Waiter *waiter)
 }
 
 /*
- * attempt does the same, and takes it as a failure that can pass if it was too slow,
- * or if somebody else was in the way for too long.
+ * attempt does the same in a new transaction, and leaves that open.  If it was too
+ * slow, or if somebody was in the way for too long, that is a failure that can pass.
  */
 static bool
 attempt(Waiter *waiter)
 {
-	MemoryContext caller_context = MemoryContextSwitchTo(waiter->attempt_context);
+	MemoryContext caller_context;
 
+	begin_attempt(waiter);
+	look_for_client();
+	caller_context = MemoryContextSwitchTo(waiter->attempt_context);
 	memset(&waiter->result, 0, sizeof(GrantResult));
 	PG_TRY();
 	{
@@ -339,34 +344,32 @@ queue(Waiter *waiter)
 static bool
 wait_in_line(Waiter *waiter)
 {
+	bool		at_head;
+
 	SPI_commit();
-	if (!queue(waiter))
-		return false;
-	for (;;)
+	at_head = queue(waiter);
+	while (!attempt(waiter))
 	{
-		begin_attempt(waiter);
-		look_for_client();
-		if (attempt(waiter))
-			return true;
-		SPI_commit();
-		if (is_over(waiter))
+		if (!at_head || is_over(waiter))
 			return false;
+		SPI_commit();
 		if (waiter->step_back)
 		{
 			line_step_back(&waiter->place);
 			sleep_until(NEVER, STEP_BACK);
-			if (!queue(waiter))
-				return false;
+			at_head = queue(waiter);
 		}
 		else
 			sleep_until(Min(Min(waiter->available, waiter->deadline),
 							waiter->lock_deadline),
 						POLL_INTERVAL);
 	}
+	return true;
 }
 
 /*
- * confirm commits a grant and looks again whether it is live.
+ * confirm commits a grant and looks again whether it is live.  It leaves the line
+ * first: whoever is held up from here on must not hold up the others.
  */
 static void
 confirm(Waiter *waiter)
@@ -377,6 +380,7 @@ confirm(Waiter *waiter)
 	Standing	standing;
 
 	begin_attempt(waiter);
+	line_leave(&waiter->place);
 	caller_context = MemoryContextSwitchTo(waiter->attempt_context);
 	if (!store_read(waiter->name, &reading))
 	{
@@ -422,7 +426,7 @@ static void
 check_context(FunctionCallInfo fcinfo)
 {
 	if (!fcinfo->context || !IsA(fcinfo->context, CallContext) ||
-		castNode(CallContext, fcinfo->context)->atomic)
+		castNode(CallContext, fcinfo->context)->atomic || IsSubTransaction())
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("lease.await() cannot wait inside a transaction block"),

@@ -179,6 +179,21 @@ is_among(int pid, const int *pids, int count)
 }
 
 /*
+ * is_marked tells whether another session has set a mark.
+ *
+ * (GetLockConflicts would not see one that is between two transactions, as a head is
+ * just when it has been woken.)
+ */
+static bool
+is_marked(const LOCKTAG *mark)
+{
+	if (!lock_try(mark, ExclusiveLock))
+		return true;
+	lock_drop(mark, ExclusiveLock);
+	return false;
+}
+
+/*
  * line_has_better tells whether somebody is in line who comes before the owner of
  * a place.
  */
@@ -186,13 +201,12 @@ bool
 line_has_better(const Place *place)
 {
 	const LOCKTAG *seat = &place->marks[0];
-	VirtualTransactionId *others = GetLockConflicts(seat, ExclusiveLock, NULL);
 	LockData   *locks;
 	int		   *pids;
 	int			count;
 
 	/* Mostly nobody is there, and the whole lock table need not be read. */
-	if (!VirtualTransactionIdIsValid(*others))
+	if (!is_marked(seat))
 		return false;
 
 	locks = GetLockStatusData();
@@ -219,8 +233,7 @@ line_has_candidate(const char *name, const char *holder)
 	LOCKTAG		tag;
 
 	lock_tag_candidate(&tag, name, holder);
-	return VirtualTransactionIdIsValid(*GetLockConflicts(&tag, ExclusiveLock,
-														 NULL));
+	return is_marked(&tag);
 }
 
 /*
