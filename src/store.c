@@ -319,16 +319,14 @@ form_tuple(TupleDesc desc, const LeaseRow *row)
  * find_version scans for the version of a lease that a snapshot shows.
  */
 static bool
-find_version(const char *name, Snapshot snapshot, LeaseRow *row)
+find_version(Relation rel, const char *name, Snapshot snapshot, LeaseRow *row)
 {
-	Relation	rel;
 	Relation	index;
 	IndexScanDesc scan;
 	ScanKeyData key;
 	TupleTableSlot *slot;
 	bool		found = false;
 
-	rel = open_to_read();
 	index = index_open(primary_key_index(rel), AccessShareLock);
 	slot = table_slot_create(rel, NULL);
 
@@ -340,7 +338,6 @@ find_version(const char *name, Snapshot snapshot, LeaseRow *row)
 
 	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
-	table_close(rel, AccessShareLock);
 	return found;
 }
 
@@ -359,14 +356,19 @@ store_judge(Reading *reading)
 /*
  * store_read reads the latest version of a lease that is committed or our own,
  * and then the clock, and tells whether the lease exists.
+ *
+ * Whoever has locked the table may change the row until we have the lock, so that
+ * the snapshot is taken after that.
  */
 bool
 store_read(const char *name, Reading *reading)
 {
+	Relation	rel = open_to_read();
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	bool		found = find_version(name, snapshot, &reading->row);
+	bool		found = find_version(rel, name, snapshot, &reading->row);
 
 	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
 	if (found)
 		store_judge(reading);
 	return found;
@@ -437,25 +439,31 @@ store_read_uncommitted(const LeaseRow *row, Reading *next)
 bool
 store_snapshot_covers(const char *name, int64 epoch)
 {
+	Relation	rel;
 	LeaseRow	row;
 	Snapshot	snapshot;
 	SnapshotData before;
-	bool		found;
+	bool		covers;
 
+	if (!IsolationUsesXactSnapshot() && !ActiveSnapshotSet())
+		return true;
+
+	rel = open_to_read();
 	if (!IsolationUsesXactSnapshot())
-		return !ActiveSnapshotSet() ||
-			(find_version(name, GetActiveSnapshot(), &row) &&
-			 row.epoch == epoch);
-
-	snapshot = RegisterSnapshot(GetTransactionSnapshot());
-	before = *snapshot;
-	before.curcid = FirstCommandId;
-	found = find_version(name, &before, &row);
-	UnregisterSnapshot(snapshot);
-	if (!found)
-		return false;
-	return row.epoch == epoch ||
-		(row.replaced_here && row.state != GRANT_MADE);
+		covers = find_version(rel, name, GetActiveSnapshot(), &row) &&
+			row.epoch == epoch;
+	else
+	{
+		snapshot = RegisterSnapshot(GetTransactionSnapshot());
+		before = *snapshot;
+		before.curcid = FirstCommandId;
+		covers = find_version(rel, name, &before, &row) &&
+			(row.epoch == epoch ||
+			 (row.replaced_here && row.state != GRANT_MADE));
+		UnregisterSnapshot(snapshot);
+	}
+	table_close(rel, AccessShareLock);
+	return covers;
 }
 
 /*
