@@ -60,7 +60,7 @@ my $first = $epoch{L};
 my $directory = PostgreSQL::Test::Utils::tempdir_short;
 my $port = 6432;
 my $server = 'host=' . $node->host . ' port=' . $node->port . ' dbname=postgres';
-append_to_file("$directory/users", qq("$owner" ""\n));
+append_to_file("$directory/users", qq("$owner" ""\n"app" ""\n));
 append_to_file("$directory/pgbouncer.ini", <<"INI");
 [databases]
 one = $server pool_size=1
@@ -266,6 +266,31 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM work'),
 	$old->quit;
 	$new->quit;
 	$written += 2;
+}
+
+# One server connection, in whose guarded transaction a client of a role that is no
+# superuser sits: a takeover ends that connection; the client is told so, and the
+# next one gets another.
+{
+	$node->safe_psql('postgres', q{
+		CREATE ROLE app LOGIN;
+		SELECT lease.allow('app'), lease.create('P', ttl => '10 min', role => 'app');
+	});
+	my ($old, $new) = (pooled('one', user => 'app'), pooled('one', user => 'app'));
+	my $epoch = $old->do("SELECT epoch FROM lease.acquire('P', 'old')");
+
+	my $one = $old->do("BEGIN; SELECT lease.renew('P', $epoch) \\g /dev/null\n"
+		  . 'SELECT pg_backend_pid()');
+	is( $node->safe_psql('postgres',
+			"$AHEAD; SELECT outcome FROM lease.acquire('P', 'new')"),
+		'granted',
+		'a lease whose holder sits on a server connection is taken');
+	isnt($new->do('SELECT pg_backend_pid()'),
+		$one, 'the next client gets another server connection');
+	eval { $old->query('COMMIT') };
+	like($@, qr/server closed|terminating connection|FATAL/, 'and the old holder has lost its own');
+	$old->quit;
+	$new->quit;
 }
 
 # SET is nobody's token, be the library loaded or not: refused, or without effect.
