@@ -18,8 +18,10 @@
  * Transactions are named by virtual transaction ids, which are never used
  * twice.  That the same one still runs is checked, and the signal is sent, while
  * ProcArrayLock is held in share mode: no transaction that has an xid can end without
- * that lock in exclusive mode, so that the signal cannot hit what the session
- * does next.  (It may begin to COMMIT just then.  A guarded transaction would be refused
+ * that lock in exclusive mode, nor can a subtransaction that has one be rolled back,
+ * so that the signal cannot hit what the session does next.  To roll back a guard
+ * takes the presence lock to be given back; so the lock on its partition of the lock
+ * table is held, too.  (The session may begin to COMMIT just then.  A guarded transaction would be refused
  * in any case; a renewal may commit, and its client be left without a reply.)
  *
  * Blockers (evict_blocker) are found by the xid that has replaced the row.  Guarded
@@ -28,7 +30,8 @@
  * superusers take it in another mode, so that they can be told apart in the
  * transaction callback, where no catalog can be read (evict_presence_mode).
  *
- * Locks: ProcArrayLock, share, for a moment.  None of ours is taken here.
+ * Locks: ProcArrayLock, share, and after it the lock on a partition of the lock
+ * table, share, for a moment.  None of ours is taken here.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -72,6 +75,25 @@ evict_presence_mode(void)
 }
 
 /*
+ * has_made tells whether the change of a row by a transaction is still there: not
+ * if it was made in a subtransaction that has been rolled back.  (Of the innumerable
+ * subtransactions of one that has overflowed PostgreSQL's cache, it cannot be told.)
+ * ProcArrayLock is held.
+ */
+static bool
+has_made(const PGPROC *proc, TransactionId xid)
+{
+	if (TransactionIdEquals(proc->xid, xid) || proc->subxidStatus.overflowed)
+		return true;
+	for (int i = 0; i < proc->subxidStatus.count; i++)
+	{
+		if (TransactionIdEquals(proc->subxids.xids[i], xid))
+			return true;
+	}
+	return false;
+}
+
+/*
  * can_be_ended tells whether a process runs a transaction that may be ended.
  * ProcArrayLock is held.
  */
@@ -91,13 +113,11 @@ can_be_ended(PGPROC *proc, const VirtualTransactionId *vxid)
 }
 
 /*
- * end_transaction ends the session that runs a transaction, if that is allowed,
- * and returns its pid, or 0.  With only_look it just tells whom it would end.
- *
- * It is called after COMMIT, too, and must not fail.
+ * end_blocker ends the session that runs a transaction, if that is allowed and the
+ * transaction has a change to show, and returns its pid, or 0.
  */
 static int
-end_transaction(const VirtualTransactionId *vxid, bool only_look)
+end_blocker(const VirtualTransactionId *vxid, TransactionId change)
 {
 	PGPROC	   *proc = lock_proc(vxid);
 	int			pid = 0;
@@ -105,9 +125,37 @@ end_transaction(const VirtualTransactionId *vxid, bool only_look)
 	if (!proc)
 		return 0;
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
+	if (can_be_ended(proc, vxid) && has_made(proc, change) &&
+		kill(proc->pid, SIGTERM) == 0)
+		pid = proc->pid;
+	LWLockRelease(ProcArrayLock);
+	return pid;
+}
+
+/*
+ * end_guarded ends the session that runs a transaction, if that is allowed and the
+ * transaction still shows its presence, and returns its pid, or 0.  With only_look it
+ * just tells whom it would end.
+ *
+ * It is called after COMMIT, too, and must not fail.
+ */
+static int
+end_guarded(const VirtualTransactionId *vxid, const LOCKTAG *presence,
+			bool only_look)
+{
+	LWLock	   *partition = LockHashPartitionLock(LockTagHashCode(presence));
+	PGPROC	   *proc = lock_proc(vxid);
+	int			pid = 0;
+
+	if (!proc)
+		return 0;
+	LWLockAcquire(ProcArrayLock, LW_SHARED);
+	LWLockAcquire(partition, LW_SHARED);
 	if (can_be_ended(proc, vxid) &&
+		lock_is_held_by(proc, presence, PRESENCE) &&
 		(only_look || kill(proc->pid, SIGTERM) == 0))
 		pid = proc->pid;
+	LWLockRelease(partition);
 	LWLockRelease(ProcArrayLock);
 	return pid;
 }
@@ -143,7 +191,7 @@ evict_blocker(const LeaseRow *row, int *pid)
 	if (!running || !OidIsValid(role) || superuser_arg(role))
 		return false;
 
-	*pid = end_transaction(&vxid, false);
+	*pid = end_blocker(&vxid, row->updater);
 	if (*pid == 0)
 		return false;
 	ereport(LOG,
@@ -166,7 +214,7 @@ evict_list_guarded(const char *name, int64 epoch, StringInfo pids)
 	vxid = GetLockConflicts(&tag, ASK_FOR_PRESENCE, NULL);
 	for (; VirtualTransactionIdIsValid(*vxid); vxid++)
 	{
-		int			pid = end_transaction(vxid, true);
+		int			pid = end_guarded(vxid, &tag, true);
 
 		if (pid != 0)
 			appendStringInfo(pids, "%s%d", pids->len == 0 ? "" : ", ", pid);
@@ -189,7 +237,7 @@ evict_guarded(const char *name, int64 epoch)
 	vxid = GetLockConflicts(&tag, ASK_FOR_PRESENCE, NULL);
 	for (; VirtualTransactionIdIsValid(*vxid); vxid++)
 	{
-		int			pid = end_transaction(vxid, false);
+		int			pid = end_guarded(vxid, &tag, false);
 
 		if (pid != 0)
 			ereport(LOG,

@@ -559,6 +559,37 @@ lock_proc(const VirtualTransactionId *vxid)
 }
 
 /*
+ * lock_is_held_by tells whether a process holds a lock.  The lock on its partition
+ * of the lock table is held.
+ */
+bool
+lock_is_held_by(PGPROC *proc, const LOCKTAG *tag, LOCKMODE mode)
+{
+	int			partition = LockHashPartition(LockTagHashCode(tag));
+
+#if PG_VERSION_NUM >= 160000
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &proc->myProcLocks[partition])
+	{
+		PROCLOCK   *held = dlist_container(PROCLOCK, procLink, iter.cur);
+#else
+	SHM_QUEUE  *queue = &proc->myProcLocks[partition];
+
+	for (PROCLOCK *held = (PROCLOCK *) SHMQueueNext(queue, queue,
+													offsetof(PROCLOCK, procLink));
+		 held;
+		 held = (PROCLOCK *) SHMQueueNext(queue, &held->procLink,
+										  offsetof(PROCLOCK, procLink)))
+	{
+#endif
+		if (memcmp(&held->tag.myLock->tag, tag, sizeof(LOCKTAG)) == 0)
+			return (held->holdMask & LOCKBIT_ON(mode)) != 0;
+	}
+	return false;
+}
+
+/*
  * lock_top_transaction returns the transaction of which a transaction is a part,
  * or an invalid one if it has ended.
  */

@@ -64,6 +64,7 @@ pg_noreturn extern void lock_report_bound(const char *name, int blocker);
 extern int	lock_holder(const LOCKTAG *tag, LOCKMODE mode);
 extern TransactionId lock_top_transaction(TransactionId xid);
 extern int	lock_transaction_pid(TransactionId xid);
+extern bool lock_is_held_by(PGPROC *proc, const LOCKTAG *tag, LOCKMODE mode);
 extern PGPROC *lock_proc(const VirtualTransactionId *vxid);
 
 #endif							/* LEASE_LOCK_H */
