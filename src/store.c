@@ -11,11 +11,12 @@
  * it does not show a takeover, so a stale write would pass.  An ordinary scan
  * under an MVCC snapshot would not do either: under SERIALIZABLE it takes
  * predicate locks, and then a mere heartbeat could make a fenced writer fail
- * with 40001.  The snapshot is taken before the scan and registered, so the
- * version that it shows cannot be missed or vacuumed away meanwhile.  The latest
- * snapshot shows one version; the transaction's own, which we ask once whether
- * it is older than a grant, may show an old one beside what we have written
- * since, and is therefore asked without that.
+ * with 40001.  The snapshot is taken when the table has been locked, so that it
+ * shows what was committed while we waited for that, but before the scan, and
+ * registered, so the version that it shows cannot be missed or vacuumed away
+ * meanwhile.  The latest snapshot shows one version; the transaction's own, which
+ * we ask once whether it is older than a grant, may show an old one beside what we
+ * have written since, and is therefore asked without that.
  *
  * Writing.  The latest version is updated in place, without an executor, at
  * every isolation level alike: a version that somebody else has replaced makes
@@ -473,14 +474,13 @@ store_snapshot_covers(const char *name, int64 epoch)
 void
 store_read_all(void (*receive) (const LeaseRow *row, void *arg), void *arg)
 {
+	Relation	rel = open_to_read();
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	Relation	rel;
 	TableScanDesc scan;
 	TupleTableSlot *slot;
 	MemoryContext row_context;
 	MemoryContext caller_context;
 
-	rel = open_to_read();
 	slot = table_slot_create(rel, NULL);
 
 	/* SnapshotAny for the same reason as in find_version. */
@@ -517,8 +517,8 @@ void
 store_read_prefix(const char *prefix,
 				  void (*receive) (const LeaseRow *row, void *arg), void *arg)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	Relation	rel = open_to_read();
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	Relation	index = index_open(primary_key_index(rel), AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	IndexScanDesc scan;
