@@ -216,6 +216,7 @@ acquire_arguments(FunctionCallInfo fcinfo, AcquireRequest *request)
 	request->reclaim = arg_bool(fcinfo, 3, "reclaim");
 	request->metadata = arg_metadata_or_null(fcinfo, 4);
 	request->nowait = false;
+	request->if_there = false;
 }
 
 /*

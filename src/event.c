@@ -18,7 +18,8 @@
  * Digests.  Each event has a SHA-256 digest of what it says and of the digest of
  * the event before.  What lease.prune() removes is always the beginning of a
  * history, of which it keeps count, number and digest of the end; it never removes
- * the latest event.  So a missing or altered event is found (sql/history.sql).
+ * the latest event.  Strings are digested in UTF-8, so that a history is also right
+ * in a database of another encoding into which it was restored.  So a missing or altered event is found (sql/history.sql).
  * Who can write the table and computes the digests anew is not found out; that
  * takes a superuser.
  *
@@ -47,13 +48,16 @@
 #include "access/xact.h"
 #include "args.h"
 #include "catalog.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
 #include "commands/async.h"
 #include "commands/trigger.h"
+#include "common/string.h"
 #include "event.h"
 #include "executor/spi.h"
 #include "libpq/pqformat.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "rows.h"
 #include "utils/builtins.h"
@@ -284,12 +288,40 @@ event_number(EventList *list, LeaseRow *row)
 }
 
 /*
+ * in_utf8 returns a string in UTF-8, or as it is if that cannot be: in a database
+ * without an encoding, or of bytes that are no character.
+ */
+static const char *
+in_utf8(const char *string)
+{
+	int			encoding = GetDatabaseEncoding();
+	int			length = (int) strlen(string);
+	Oid			conversion;
+	char	   *converted;
+
+	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || pg_is_ascii(string))
+		return string;
+	conversion = FindDefaultConversionProc(encoding, PG_UTF8);
+	if (!OidIsValid(conversion))
+		return string;
+	converted = palloc((Size) length * MAX_CONVERSION_GROWTH + 1);
+	if (pg_do_encoding_conversion_buf(conversion, encoding, PG_UTF8,
+									  (unsigned char *) unconstify(char *, string),
+									  length, (unsigned char *) converted,
+									  length * MAX_CONVERSION_GROWTH + 1,
+									  true) != length)
+		return string;
+	return converted;
+}
+
+/*
  * send_text appends a string to what is digested so that it cannot be mistaken
  * for another one with what follows.
  */
 static void
 send_text(StringInfo content, const char *string)
 {
+	string = in_utf8(string);
 	pq_sendint32(content, (uint32) strlen(string));
 	appendBinaryStringInfo(content, string, (int) strlen(string));
 }

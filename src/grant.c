@@ -198,6 +198,30 @@ uncommitted_refuses(const LeaseRow *row, const AcquireRequest *request,
 }
 
 /*
+ * may_claim tells whether the lease exists and the user may act under it.  If not,
+ * that is an error, but for who has only found the lease among others: it was
+ * dropped or given to another role since.
+ */
+static bool
+may_claim(const char *name, const AcquireRequest *request, Reading *reading,
+		  GrantResult *result)
+{
+	bool		found = store_read(name, reading);
+
+	if (found && role_is_member(GetUserId(), reading->row.role))
+		return true;
+	if (!request->if_there)
+	{
+		if (!found)
+			guard_raise_unknown(name);
+		role_check_member(GetUserId(), reading->row.role, name);
+	}
+	grant_default_row(name, &result->row);
+	result->outcome = found ? OUTCOME_REVOKED : OUTCOME_SUPERSEDED;
+	return false;
+}
+
+/*
  * look decides about a claim on what can be read now.  False means that it is
  * refused, and the result is complete.
  */
@@ -207,8 +231,8 @@ look(const char *name, const AcquireRequest *request, Reading *reading,
 {
 	Claim		claim;
 
-	read_known_lease(name, reading);
-	role_check_member(GetUserId(), reading->row.role, name);
+	if (!may_claim(name, request, reading, result))
+		return false;
 
 	claim = authority_claim(&reading->authority, request->holder,
 							request->reclaim, &reading->at);
@@ -374,11 +398,21 @@ check_may_create(const char *name)
 }
 
 /*
+ * take_fence takes the fence lock, waiting for it or not.
+ */
+static bool
+take_fence(const char *name, bool nowait, int *blocker)
+{
+	return nowait ? change_try_fence(name, blocker) :
+		change_take_fence(name, blocker);
+}
+
+/*
  * create_if_missing creates a lease with default settings if there is none of
  * that name, and returns false if it cannot tell because the lease is busy.
  */
 static bool
-create_if_missing(const char *name, int *blocker)
+create_if_missing(const char *name, bool nowait, int *blocker)
 {
 	Reading		reading;
 	EventList	events;
@@ -387,7 +421,7 @@ create_if_missing(const char *name, int *blocker)
 		return true;
 	check_may_create(name);
 	change_begin_transition(name);
-	if (!change_take_fence(name, blocker))
+	if (!take_fence(name, nowait, blocker))
 	{
 		change_give_up_transition();
 		return false;
@@ -469,8 +503,7 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 				return false;
 			continue;
 		}
-		if (!(request->nowait ? change_try_fence(name, &blocker) :
-			  change_take_fence(name, &blocker)))
+		if (!take_fence(name, request->nowait, &blocker))
 		{
 			/* Whoever has it may have made a grant meanwhile. */
 			if (look(name, request, reading, result))
@@ -502,7 +535,8 @@ grant_acquire(const char *name, const AcquireRequest *request,
 	Reading		reading;
 	int			blocker = 0;
 
-	if (lease_auto_create && !create_if_missing(name, &blocker))
+	if (lease_auto_create && !request->if_there &&
+		!create_if_missing(name, request->nowait, &blocker))
 	{
 		grant_default_row(name, &reading.row);
 		set_busy(&reading, blocker, result);

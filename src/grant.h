@@ -37,6 +37,7 @@ typedef struct AcquireRequest
 	bool		reclaim;
 	Datum		metadata;		/* jsonb; 0 if none */
 	bool		nowait;			/* busy at once, whoever is in the way */
+	bool		if_there;		/* no error if there is none for the user */
 } AcquireRequest;
 
 /* What a release asks for. */

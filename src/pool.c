@@ -30,6 +30,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "grant.h"
+#include "guard.h"
 #include "miscadmin.h"
 #include "role.h"
 #include "store.h"
@@ -50,28 +51,37 @@ enum
 /* The end of a pattern for the beginning of names */
 #define WILDCARD	'*'
 
+/* A lease of a pool */
+typedef struct PoolLease
+{
+	const char *name;
+	bool		found;			/* by a pattern, not named itself */
+} PoolLease;
+
 /* The leases of a pool */
 typedef struct Pool
 {
-	const char **names;
+	PoolLease  *leases;
 	int			count;
 	int			size;			/* of the array */
 } Pool;
 
 /*
- * add_name appends a lease to a pool.
+ * add_lease appends a lease to a pool.
  */
 static void
-add_name(Pool *pool, const char *name)
+add_lease(Pool *pool, const char *name, bool found)
 {
 	if (pool->count == pool->size)
 	{
 		pool->size = Max(pool->size * 2, 64);
-		pool->names = pool->names ?
-			repalloc(pool->names, pool->size * sizeof(char *)) :
-			palloc(pool->size * sizeof(char *));
+		pool->leases = pool->leases ?
+			repalloc(pool->leases, pool->size * sizeof(PoolLease)) :
+			palloc(pool->size * sizeof(PoolLease));
 	}
-	pool->names[pool->count++] = name;
+	pool->leases[pool->count].name = name;
+	pool->leases[pool->count].found = found;
+	pool->count++;
 }
 
 /*
@@ -82,16 +92,38 @@ static void
 receive_lease(const LeaseRow *row, void *arg)
 {
 	if (role_is_member(GetUserId(), row->role))
-		add_name((Pool *) arg, pstrdup(row->name));
+		add_lease((Pool *) arg, pstrdup(row->name), true);
 }
 
 /*
- * compare_names orders names.
+ * compare_leases orders leases by name; one that was named comes before the same
+ * one that was found.
  */
 static int
-compare_names(const void *a, const void *b)
+compare_leases(const void *a, const void *b)
 {
-	return strcmp(*(const char *const *) a, *(const char *const *) b);
+	const PoolLease *first = a;
+	const PoolLease *second = b;
+	int			order = strcmp(first->name, second->name);
+
+	return order != 0 ? order : (int) first->found - (int) second->found;
+}
+
+/*
+ * check_named raises an error for a lease that was named and that there is not, or
+ * under which the user may not act: at every call, not only at those that do not
+ * find enough before they come to it.
+ */
+static void
+check_named(const char *name)
+{
+	Reading		reading;
+
+	arg_check_name(name);
+	if (store_read(name, &reading))
+		role_check_member(GetUserId(), reading.row.role, name);
+	else if (!lease_auto_create)
+		guard_raise_unknown(name);
 }
 
 /*
@@ -116,17 +148,17 @@ read_pool(const Datum *elements, int count, Pool *pool)
 			store_read_prefix(name, receive_lease, pool);
 			continue;
 		}
-		arg_check_name(name);
-		add_name(pool, name);
+		check_named(name);
+		add_lease(pool, name, false);
 	}
 
 	if (pool->count > 0)
-		qsort(pool->names, pool->count, sizeof(char *), compare_names);
+		qsort(pool->leases, pool->count, sizeof(PoolLease), compare_leases);
 	for (int i = 0; i < pool->count; i++)
 	{
 		if (distinct == 0 ||
-			strcmp(pool->names[distinct - 1], pool->names[i]) != 0)
-			pool->names[distinct++] = pool->names[i];
+			strcmp(pool->leases[distinct - 1].name, pool->leases[i].name) != 0)
+			pool->leases[distinct++] = pool->leases[i];
 	}
 	pool->count = distinct;
 }
@@ -177,10 +209,13 @@ lease_acquire_any(PG_FUNCTION_ARGS)
 					   (int) strlen(request.holder));
 	for (int i = 0; i < pool.count && up_to > 0; i++)
 	{
+		const PoolLease *lease =
+		&pool.leases[(start % pool.count + i) % pool.count];
 		GrantResult result;
 
-		grant_acquire(pool.names[(start % pool.count + i) % pool.count],
-					  &request, &result);
+		CHECK_FOR_INTERRUPTS();
+		request.if_there = lease->found;
+		grant_acquire(lease->name, &request, &result);
 		if (result.outcome != OUTCOME_GRANTED)
 			continue;
 		api_put_reply(fcinfo, &result);
