@@ -54,7 +54,8 @@
 /* How a taker gets past those who have replaced the row and not committed */
 typedef struct Passage
 {
-	StringInfoData evicted;		/* the pids of those whose sessions it has ended */
+	StringInfoData evicted;		/* the pids of those whose sessions it has
+								 * ended */
 	TransactionId latest;		/* the change of the last of them */
 	int64		since;			/* when it began, on clock_moment()'s scale */
 } Passage;

@@ -263,7 +263,8 @@ typedef struct CandidateTarget
 {
 	ReturnSetInfo *set;
 	LockData   *locks;
-	uint64		now;			/* the same for all, so that they keep their order */
+	uint64		now;			/* the same for all, so that they keep their
+								 * order */
 } CandidateTarget;
 
 /*

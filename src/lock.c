@@ -78,8 +78,9 @@ typedef struct Wait
 	LOCKMODE	mode;
 	TransactionId xid;			/* the transaction, where tag is NULL */
 	int			at_most;		/* milliseconds, 0: what is left of the budget */
-	int64		since;			/* when the first of several waits for it began, on
-								 * clock_moment()'s scale; 0: this is the first */
+	int64		since;			/* when the first of several waits for it
+								 * began, on clock_moment()'s scale; 0: this
+								 * is the first */
 } Wait;
 
 /* Longer than anybody holds a lock that is held within a call, in milliseconds */

@@ -210,7 +210,7 @@ lease_acquire_any(PG_FUNCTION_ARGS)
 	for (int i = 0; i < pool.count && up_to > 0; i++)
 	{
 		const PoolLease *lease =
-		&pool.leases[(start % pool.count + i) % pool.count];
+			&pool.leases[(start % pool.count + i) % pool.count];
 		GrantResult result;
 
 		CHECK_FOR_INTERRUPTS();
