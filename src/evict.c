@@ -22,13 +22,20 @@
  * does next.  (It may begin to COMMIT just then.  A guarded transaction would be refused
  * in any case; a renewal may commit, and its client be left without a reply.)
  *
+ * A session can also go back to a savepoint, and be in that transaction without what
+ * made it stand in the way.  So that is checked again at the same moment: that it
+ * shows its presence, under the lock manager's lock on that, which whoever gives it
+ * back needs; or that the change is part of the transaction, which the abort of a
+ * subtransaction changes under ProcArrayLock (unless it has too many of them).
+ *
  * Blockers (evict_blocker) are found by the xid that has replaced the row.  Guarded
  * transactions are found by the presence lock, which each takes from the guard on,
  * before it reads the row: whoever is not found reads the new epoch.  Those of
  * superusers take it in another mode, so that they can be told apart in the
  * transaction callback, where no catalog can be read (evict_presence_mode).
  *
- * Locks: ProcArrayLock, share, for a moment.  None of ours is taken here.
+ * Locks: that of a partition of the lock manager and then ProcArrayLock, share, for
+ * a moment.  None of ours is taken here.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -91,24 +98,92 @@ can_be_ended(PGPROC *proc, const VirtualTransactionId *vxid)
 }
 
 /*
- * end_transaction ends the session that runs a transaction, if that is allowed,
- * and returns its pid, or 0.  With only_look it just tells whom it would end.
+ * has_part tells whether a transaction is the one that a process runs, or a running
+ * part of it, which the caller has found it to be at some time.  ProcArrayLock is held.
+ */
+static bool
+has_part(const PGPROC *proc, TransactionId xid)
+{
+	if (TransactionIdEquals(proc->xid, xid))
+		return true;
+	for (int i = 0; i < proc->subxidStatus.count; i++)
+	{
+		if (TransactionIdEquals(proc->subxids.xids[i], xid))
+			return true;
+	}
+	return proc->subxidStatus.overflowed;
+}
+
+/*
+ * end_transaction ends the session of a process if that runs a transaction (and, if
+ * one is given, a part of it), if that is allowed, and returns its pid, or 0.  With
+ * only_look it just tells whom it would end.
  *
  * It is called after COMMIT, too, and must not fail.
  */
 static int
-end_transaction(const VirtualTransactionId *vxid, bool only_look)
+end_transaction(PGPROC *proc, const VirtualTransactionId *vxid,
+				TransactionId part, bool only_look)
 {
+	int			pid = 0;
+
+	LWLockAcquire(ProcArrayLock, LW_SHARED);
+	if (can_be_ended(proc, vxid) &&
+		(!TransactionIdIsValid(part) || has_part(proc, part)) &&
+		(only_look || kill(proc->pid, SIGTERM) == 0))
+		pid = proc->pid;
+	LWLockRelease(ProcArrayLock);
+	return pid;
+}
+
+/*
+ * shows_presence tells whether a process has the presence lock in the mode of those
+ * who may be ended.  The lock on its partition is held.
+ */
+static bool
+shows_presence(PGPROC *proc, const LOCKTAG *tag, uint32 hash)
+{
+	const LOCKMASK mask = LOCKBIT_ON(PRESENCE);
+
+#if PG_VERSION_NUM < 160000
+	SHM_QUEUE  *list = &proc->myProcLocks[LockHashPartition(hash)];
+	PROCLOCK   *held = (PROCLOCK *)
+		SHMQueueNext(list, list, offsetof(PROCLOCK, procLink));
+
+	for (; held; held = (PROCLOCK *)
+		 SHMQueueNext(list, &held->procLink, offsetof(PROCLOCK, procLink)))
+	{
+#else
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &proc->myProcLocks[LockHashPartition(hash)])
+	{
+		PROCLOCK   *held = dlist_container(PROCLOCK, procLink, iter.cur);
+
+#endif
+		if (memcmp(&held->tag.myLock->tag, tag, sizeof(LOCKTAG)) == 0)
+			return (held->holdMask & mask) != 0;
+	}
+	return false;
+}
+
+/*
+ * end_guarded does what end_transaction does, if the transaction still shows its
+ * presence under a tag.
+ */
+static int
+end_guarded(const LOCKTAG *tag, const VirtualTransactionId *vxid, bool only_look)
+{
+	uint32		hash = LockTagHashCode(tag);
 	PGPROC	   *proc = lock_proc(vxid);
 	int			pid = 0;
 
 	if (!proc)
 		return 0;
-	LWLockAcquire(ProcArrayLock, LW_SHARED);
-	if (can_be_ended(proc, vxid) &&
-		(only_look || kill(proc->pid, SIGTERM) == 0))
-		pid = proc->pid;
-	LWLockRelease(ProcArrayLock);
+	LWLockAcquire(LockHashPartitionLock(hash), LW_SHARED);
+	if (shows_presence(proc, tag, hash))
+		pid = end_transaction(proc, vxid, InvalidTransactionId, only_look);
+	LWLockRelease(LockHashPartitionLock(hash));
 	return pid;
 }
 
@@ -143,7 +218,7 @@ evict_blocker(const LeaseRow *row, int *pid)
 	if (!running || !OidIsValid(role) || superuser_arg(role))
 		return false;
 
-	*pid = end_transaction(&vxid, false);
+	*pid = end_transaction(proc, &vxid, row->updater, false);
 	if (*pid == 0)
 		return false;
 	ereport(LOG,
@@ -166,7 +241,7 @@ evict_list_guarded(const char *name, int64 epoch, StringInfo pids)
 	vxid = GetLockConflicts(&tag, ASK_FOR_PRESENCE, NULL);
 	for (; VirtualTransactionIdIsValid(*vxid); vxid++)
 	{
-		int			pid = end_transaction(vxid, true);
+		int			pid = end_guarded(&tag, vxid, true);
 
 		if (pid != 0)
 			appendStringInfo(pids, "%s%d", pids->len == 0 ? "" : ", ", pid);
@@ -189,7 +264,7 @@ evict_guarded(const char *name, int64 epoch)
 	vxid = GetLockConflicts(&tag, ASK_FOR_PRESENCE, NULL);
 	for (; VirtualTransactionIdIsValid(*vxid); vxid++)
 	{
-		int			pid = end_transaction(vxid, false);
+		int			pid = end_guarded(&tag, vxid, false);
 
 		if (pid != 0)
 			ereport(LOG,

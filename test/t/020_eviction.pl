@@ -588,7 +588,8 @@ END { kill 'CONT', $logger if $logger; }
 
 # The taker writes a line of the log for the first session that it ends, and here that
 # takes as long as we want: until the server's log is written again.  By then the second
-# session is in another transaction, of which it waits for its client, too.
+# session is in another transaction, and the third has gone back to a savepoint; both
+# wait for their clients again.
 {
 	my $slow = new_server('slow_log', "logging_collector = on\nlog_statement = none");
 	($logger) = grep { slurp_file("/proc/$_/cmdline") =~ /logger/ } split ' ',
@@ -602,13 +603,15 @@ END { kill 'CONT', $logger if $logger; }
 		GRANT ALL ON work, work_id_seq TO app;
 		CREATE SEQUENCE lines;
 	});
-	my ($first, $second) = map { session($slow, user => 'app') } 1 .. 2;
+	my ($first, $second, $third) = map { session($slow, user => 'app') } 1 .. 3;
 	$first->client;
 	my $taker = session($slow, sql => $AHEAD);
 	my $filler = session($slow, sql => 'SET log_error_verbosity = terse');
 	my $epoch = $first->do("SELECT epoch FROM lease.acquire('L', 'holder')");
 	$_->do("BEGIN; SELECT lease.guard('L', $epoch); INSERT INTO work DEFAULT VALUES")
 	  foreach $first, $second;
+	$third->do('BEGIN; CREATE TEMP TABLE unrelated (id int); SAVEPOINT s;'
+		  . " SELECT lease.guard('L', $epoch); INSERT INTO work DEFAULT VALUES");
 
 	kill 'STOP', $logger;
 	$filler->ask(
@@ -628,14 +631,17 @@ END { kill 'CONT', $logger if $logger; }
 		'SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ' . $first->backend,
 		'the first session to be ended');
 	$second->do('ROLLBACK; BEGIN; CREATE TEMP TABLE unrelated (id int)');
+	$third->do('ROLLBACK TO s');
 	kill 'CONT', $logger;
 	undef $logger;
 	is($taker->answer->{rows}, 'granted', 'a takeover takes its time');
 	is($second->query('COMMIT')->{error},
 		'',
 		'who has left the guarded transaction meanwhile, is not ended in the next one');
+	is($third->query('COMMIT')->{error},
+		'', 'nor who has gone back to where it was not guarded');
 	quit($first);
-	$_->quit foreach $second, $taker;
+	$_->quit foreach $second, $third, $taker;
 	$slow->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $filler->backend . ')');
 	$slow->stop;
 }
