@@ -120,8 +120,7 @@ sub log_of
 {
 	my ($pid) = @_;
 
-	return scalar(
-		() = slurp_file($node->logfile) =~ /LOG:  ending process $pid, /g);
+	return scalar(() = slurp_file($node->logfile) =~ /LOG:  ending process $pid, /g);
 }
 
 # spared(SESSION, NAME) passes if a session is not ended.
@@ -141,7 +140,7 @@ sub evicted
 	my ($lease) = @_;
 
 	return $node->safe_psql('postgres',
-		"SELECT detail FROM lease.event WHERE name = '$lease'"
+			"SELECT detail FROM lease.event WHERE name = '$lease'"
 		  . " AND kind = 'evicted' ORDER BY seq");
 }
 
@@ -185,7 +184,7 @@ foreach my $how ('acquire', 'await')
 	}
 	is($outcome, 'granted', 'and loses it when it is over');
 	is( $next->do(
-			"SELECT max(at) - min(at) < '1 s'::interval"
+				"SELECT max(at) - min(at) < '1 s'::interval"
 			  . " + current_setting('lease.busy_timeout')::interval"
 			  . " FROM lease.event WHERE name = '$lease' AND kind = 'granted'"),
 		't',
@@ -198,8 +197,7 @@ foreach my $how ('acquire', 'await')
 }
 
 # With each setting, once as a blocker and once in a guarded transaction.
-foreach my $case (
-	[ 'none', 0, 0 ], [ 'blockers', 1, 0 ], [ 'all', 1, 1 ])
+foreach my $case ([ 'none', 0, 0 ], [ 'blockers', 1, 0 ], [ 'all', 1, 1 ])
 {
 	my ($evict, $blockers, $guarded) = @$case;
 
@@ -213,10 +211,12 @@ foreach my $case (
 	}
 	else
 	{
-		my $answer = $successor->query(
-			"SET lease.busy_timeout = '200 ms'; " . take($lease));
+		my $answer =
+		  $successor->query("SET lease.busy_timeout = '200 ms'; " . take($lease));
 		refused($answer, 'LS006', "$evict: a lease whose row is kept is busy");
-		like($answer->{error}, qr/Process @{[$holder->backend]} has/,
+		like(
+			$answer->{error},
+			qr/Process @{[$holder->backend]} has/,
 			'the error names the pid');
 		$successor->do('RESET lease.busy_timeout');
 		spared($holder, 'and nobody is ended');
@@ -231,15 +231,17 @@ foreach my $case (
 	taken($lease, "$evict: a lease whose holder is in a guarded transaction is taken");
 	my $new = $successor->do("SELECT epoch FROM lease.status WHERE name = '$lease'");
 	my $lock_timeout = $guarded ? $PATIENCE . 's' : '100ms';
-	my $answer = $successor->query(
-		"BEGIN; SET LOCAL lock_timeout = '$lock_timeout'; "
+	my $answer =
+	  $successor->query("BEGIN; SET LOCAL lock_timeout = '$lock_timeout'; "
 		  . guard($lease, $new)
 		  . '; COMMIT');
+
 	if ($guarded)
 	{
 		is($answer->{error}, '', 'the successor writes the same rows');
 		ended($holder, 'the old holder is ended');
-		is(evicted($lease), '{"guarded": [' . $holder->backend . ']}',
+		is( evicted($lease),
+			'{"guarded": [' . $holder->backend . ']}',
 			'and the event names its pid');
 		$holder->resume;
 		eval { $holder->query('COMMIT') };
@@ -259,8 +261,11 @@ foreach my $case (
 # An uncommitted version that is live: it is the answer, and nobody is ended.
 {
 	my ($lease, $holder, $epoch) = scenario('all');
-	$holder->do('BEGIN; ' . guard($lease, $epoch) . "; SELECT lease.renew('$lease', $epoch, ttl => '30 min')");
-	is($successor->do(take($lease)), 'held', 'a lease renewed in an open transaction is held');
+	$holder->do('BEGIN; '
+		  . guard($lease, $epoch)
+		  . "; SELECT lease.renew('$lease', $epoch, ttl => '30 min')");
+	is($successor->do(take($lease)),
+		'held', 'a lease renewed in an open transaction is held');
 	spared($holder, 'its holder is not ended');
 	is($holder->query('COMMIT')->{error}, '', 'and commits');
 	quit($holder);
@@ -281,8 +286,7 @@ foreach my $change (
 	$holder->pause;
 	taken($lease, "$what that is not committed is got past");
 	ended($holder, 'its session is ended');
-	is(evicted($lease), '{"blockers": [' . $holder->backend . ']}',
-		'as the event says');
+	is(evicted($lease), '{"blockers": [' . $holder->backend . ']}', 'as the event says');
 	quit($holder);
 }
 
@@ -291,8 +295,10 @@ foreach my $depth (3, 100)
 {
 	my ($lease, $holder, $epoch) = scenario('blockers');
 
-	$holder->do('BEGIN; '
-		  . join('', map { "SAVEPOINT s$_; INSERT INTO plain DEFAULT VALUES;" } 1 .. $depth)
+	$holder->do(
+		'BEGIN; '
+		  . join(
+			'', map { "SAVEPOINT s$_; INSERT INTO plain DEFAULT VALUES;" } 1 .. $depth)
 		  . renew($lease, $epoch));
 	taken($lease, "a renewal below $depth savepoints is got past");
 	ended($holder, 'its session is ended');
@@ -304,7 +310,8 @@ foreach my $depth (3, 100)
 	my ($lease, $holder, $epoch) = scenario('all');
 
 	$holder->do('BEGIN; INSERT INTO plain DEFAULT VALUES; SAVEPOINT s; '
-		  . renew($lease, $epoch) . '; ROLLBACK TO s');
+		  . renew($lease, $epoch)
+		  . '; ROLLBACK TO s');
 	taken($lease, 'a renewal that was rolled back to a savepoint');
 	spared($holder, 'is no reason to end anybody');
 	is($holder->query('COMMIT')->{error}, '', 'nor to refuse its COMMIT');
@@ -325,7 +332,8 @@ foreach my $depth (3, 100)
 
 	$successor->do("SET lease.busy_timeout = '${PATIENCE}s'");
 	$successor->ask(take($lease));
-	wait_until($node,
+	wait_until(
+		$node,
 		"SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid' AND pid = "
 		  . $successor->backend,
 		'the successor to wait');
@@ -347,16 +355,19 @@ foreach my $depth (3, 100)
 	foreach (1 .. 3)
 	{
 		# each of several waits in a row
-		wait_until($node,
+		wait_until(
+			$node,
 			"SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
 			  . " AND waitstart > now() - '20 ms'::interval AND pid = "
 			  . $successor->backend,
 			'the successor to wait');
 	}
 	kill 'CONT', $holder->backend;
-	is($successor->answer->{rows}, 'granted', 'a blocker that is slow to end is waited for');
+	is($successor->answer->{rows},
+		'granted', 'a blocker that is slow to end is waited for');
 	ended($holder, 'one line of the log tells of it');
-	is(evicted($lease), '{"blockers": [' . $holder->backend . ']}', 'and one event, once');
+	is(evicted($lease), '{"blockers": [' . $holder->backend . ']}',
+		'and one event, once');
 	$successor->do('RESET lease.busy_timeout');
 	quit($holder);
 }
@@ -381,8 +392,10 @@ foreach my $depth (3, 100)
 	my ($lease, $holder, $epoch) = scenario('all');
 
 	$holder->do('BEGIN; ' . renew($lease, $epoch));
-	is($successor->do("SELECT count(*) FROM lease.acquire_any(ARRAY['$lease'], 'successor')"),
-		'0', 'acquire_any passes over a lease whose row is kept');
+	is( $successor->do(
+			"SELECT count(*) FROM lease.acquire_any(ARRAY['$lease'], 'successor')"),
+		'0',
+		'acquire_any passes over a lease whose row is kept');
 	spared($holder, 'and ends nobody');
 	quit($holder);
 }
@@ -394,11 +407,15 @@ foreach my $depth (3, 100)
 	$holder->do('BEGIN; ' . renew($lease, $epoch));
 	my $answer = $successor->query("SET lease.busy_timeout = '200 ms'; " . take($lease));
 	refused($answer, 'LS006', 'a lease whose row a superuser keeps is busy');
-	like($answer->{error}, qr/Process @{[$holder->backend]} has/, 'the error names the pid');
+	like(
+		$answer->{error},
+		qr/Process @{[$holder->backend]} has/,
+		'the error names the pid');
 	spared($holder, 'and the superuser is not ended');
 	$successor->do('RESET lease.busy_timeout');
 
-	$holder->do('ROLLBACK; SET SESSION AUTHORIZATION app; BEGIN; ' . guard($lease, $epoch));
+	$holder->do(
+		'ROLLBACK; SET SESSION AUTHORIZATION app; BEGIN; ' . guard($lease, $epoch));
 	taken($lease, 'a lease whose guarded transaction is a superuser\'s is taken');
 	spared($holder, 'and whoever has logged in as superuser is not ended');
 	is(evicted($lease), '', 'as the history tells');
@@ -414,7 +431,9 @@ foreach my $depth (3, 100)
 {
 	my ($lease, $holder, $epoch) = scenario('all');
 
-	$holder->do('BEGIN; SAVEPOINT a; SAVEPOINT b; ' . guard($lease, $epoch) . '; RELEASE b; RELEASE a');
+	$holder->do('BEGIN; SAVEPOINT a; SAVEPOINT b; '
+		  . guard($lease, $epoch)
+		  . '; RELEASE b; RELEASE a');
 	taken($lease, 'a guard that was made in a savepoint');
 	ended($holder, 'is as good as any');
 	quit($holder);
@@ -422,9 +441,20 @@ foreach my $depth (3, 100)
 
 # A guard that went away with a savepoint, and one that has done nothing
 foreach my $case (
-	[ 'a guard that was rolled back to a savepoint', 'INSERT INTO plain DEFAULT VALUES; SAVEPOINT s; %s; ROLLBACK TO s', '' ],
-	[ 'a guard that failed', 'INSERT INTO plain DEFAULT VALUES; SAVEPOINT s; SELECT lease.guard(\'L\', 1); ROLLBACK TO s', '' ],
-	[ 'a guarded transaction that has only read', "SELECT lease.guard('%2\$s', %3\$s); SELECT count(*) FROM plain", 'LS001' ],
+	[
+		'a guard that was rolled back to a savepoint',
+		'INSERT INTO plain DEFAULT VALUES; SAVEPOINT s; %s; ROLLBACK TO s', ''
+	],
+	[
+		'a guard that failed',
+		'INSERT INTO plain DEFAULT VALUES; SAVEPOINT s; SELECT lease.guard(\'L\', 1); ROLLBACK TO s',
+		''
+	],
+	[
+		'a guarded transaction that has only read',
+		"SELECT lease.guard('%2\$s', %3\$s); SELECT count(*) FROM plain",
+		'LS001'
+	],
 	[ 'a guarded transaction that has failed', '%s; SELECT 1/0', '' ])
 {
 	my ($what, $sql, $sqlstate) = @$case;
@@ -434,7 +464,8 @@ foreach my $case (
 	$holder->query('BEGIN; ' . sprintf($sql, guard($lease, $epoch), $lease, $epoch));
 	taken($lease, "$what: the lease is taken");
 	is(log_of($holder->backend), 0, 'and nobody ended');
-	is($holder->query('COMMIT')->{sqlstate}, $sqlstate, 'its COMMIT: ' . ($sqlstate || 'as ever'));
+	is($holder->query('COMMIT')->{sqlstate},
+		$sqlstate, 'its COMMIT: ' . ($sqlstate || 'as ever'));
 	quit($holder);
 }
 
@@ -461,7 +492,8 @@ foreach my $case (
 	$holder->do('BEGIN; ' . guard($lease, $epoch));
 	$holder->{stdin} .= "COPY $lease FROM STDIN;\n4\t0\n";
 	$holder->{run}->pump_nb;
-	wait_until($node,
+	wait_until(
+		$node,
 		"SELECT state = 'active' AND wait_event = 'ClientRead' FROM pg_stat_activity WHERE pid = "
 		  . $holder->backend,
 		'COPY to wait for its client');
@@ -472,7 +504,9 @@ foreach my $case (
 	($lease, $holder, $epoch) = scenario('all');
 	my $gate = session($node, sql => 'SELECT pg_advisory_lock(1)');
 	$holder->do('BEGIN; ' . guard($lease, $epoch));
-	$holder->ask("SELECT repeat('x', 1000) FROM pg_advisory_lock_shared(1), generate_series(1, 1000000)");
+	$holder->ask(
+		"SELECT repeat('x', 1000) FROM pg_advisory_lock_shared(1), generate_series(1, 1000000)"
+	);
 	wait_for_event($node, $holder, 'advisory');
 	$holder->pause;
 	$gate->do('SELECT pg_advisory_unlock(1)');
@@ -494,7 +528,9 @@ foreach my $case ([ 'revoke', "lease.revoke('%s')", 'LS003' ],
 	$holder->do('BEGIN; ' . guard($lease, $epoch));
 	$other->do("BEGIN; SELECT $call; ROLLBACK");
 	spared($holder, "$how: if it is rolled back, nobody is ended");
-	$other->do("BEGIN; SAVEPOINT s; SELECT $call; ROLLBACK TO s; INSERT INTO plain DEFAULT VALUES; COMMIT");
+	$other->do(
+		"BEGIN; SAVEPOINT s; SELECT $call; ROLLBACK TO s; INSERT INTO plain DEFAULT VALUES; COMMIT"
+	);
 	spared($holder, 'nor if it is rolled back to a savepoint');
 	$other->do("BEGIN; SAVEPOINT s; SELECT $call; RELEASE s");
 	spared($holder, 'nor before it commits');
@@ -513,11 +549,14 @@ foreach my $case ([ 'revoke', "lease.revoke('%s')", 'LS003' ],
 
 	$holder->do('BEGIN; ' . guard($lease, $epoch));
 	$successor->do("SET lease.busy_timeout = '2 s'");
-	$successor->ask("SELECT outcome FROM lease.acquire_many(ARRAY['$lease'], 'holder', reclaim => true)");
+	$successor->ask(
+		"SELECT outcome FROM lease.acquire_many(ARRAY['$lease'], 'holder', reclaim => true)"
+	);
 	wait_for_event($node, $successor, 'relation');
 	$faster->do("BEGIN; SELECT lease.alter('$lease', min_hold => '1 ms')");
 	$gate->do('ROLLBACK');
-	is($successor->answer->{rows}, 'busy', 'a lease that somebody else was faster to change is busy');
+	is($successor->answer->{rows},
+		'busy', 'a lease that somebody else was faster to change is busy');
 	spared($holder, 'the transaction under its epoch is not ended');
 	is($holder->query('COMMIT')->{error}, '', 'and commits');
 	$successor->do('RESET lease.busy_timeout');
@@ -539,6 +578,75 @@ foreach my $case ([ 'revoke', "lease.revoke('%s')", 'LS003' ],
 }
 
 #----
+# A session that leaves the guarded transaction while it is looked at
+#----
+
+my $logger;
+
+# A stopped process does not notice that its server has ended.
+END { kill 'CONT', $logger if $logger; }
+
+# The taker writes a line of the log for the first session that it ends, and here that
+# takes as long as we want: until the server's log is written again.  By then the second
+# session is in another transaction, and the third has gone back to a savepoint; both
+# wait for their clients again.
+{
+	my $slow = new_server('slow_log', "logging_collector = on\nlog_statement = none");
+	($logger) = grep { slurp_file("/proc/$_/cmdline") =~ /logger/ } split ' ',
+	  slurp_file("/proc/@{[$slow->{_pid}]}/task/@{[$slow->{_pid}]}/children");
+
+	$slow->safe_psql(
+		'postgres', q{
+		CREATE ROLE app LOGIN;
+		ALTER ROLE app SET log_min_messages = panic;
+		SELECT lease.allow('app'), lease.alter('L', role => 'app');
+		GRANT ALL ON work, work_id_seq TO app;
+		CREATE SEQUENCE lines;
+	});
+	my ($first, $second, $third) = map { session($slow, user => 'app') } 1 .. 3;
+	$first->client;
+	my $taker = session($slow, sql => $AHEAD);
+	my $filler = session($slow, sql => 'SET log_error_verbosity = terse');
+	my $epoch = $first->do("SELECT epoch FROM lease.acquire('L', 'holder')");
+	$_->do("BEGIN; SELECT lease.guard('L', $epoch); INSERT INTO work DEFAULT VALUES")
+	  foreach $first, $second;
+	$third->do('BEGIN; CREATE TEMP TABLE unrelated (id int); SAVEPOINT s;'
+		  . " SELECT lease.guard('L', $epoch); INSERT INTO work DEFAULT VALUES");
+
+	kill 'STOP', $logger;
+	$filler->ask(
+		"DO 'BEGIN LOOP RAISE LOG ''x''; PERFORM nextval(''lines''); END LOOP; END'");
+	my ($lines, $again) = (0, 0);
+	my $until = time + $PATIENCE;
+	while ($again < 5 && time < $until)
+	{
+		my $now = $slow->safe_psql('postgres', 'SELECT last_value FROM lines');
+		$again = $now == $lines && $now > 100 ? $again + 1 : 0;
+		$lines = $now;
+	}
+
+	$taker->ask(take('L'));
+	wait_until(
+		$slow,
+		'SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ' . $first->backend,
+		'the first session to be ended');
+	$second->do('ROLLBACK; BEGIN; CREATE TEMP TABLE unrelated (id int)');
+	$third->do('ROLLBACK TO s');
+	kill 'CONT', $logger;
+	undef $logger;
+	is($taker->answer->{rows}, 'granted', 'a takeover takes its time');
+	is($second->query('COMMIT')->{error},
+		'',
+		'who has left the guarded transaction meanwhile, is not ended in the next one');
+	is($third->query('COMMIT')->{error},
+		'', 'nor who has gone back to where it was not guarded');
+	quit($first);
+	$_->quit foreach $second, $third, $taker;
+	$slow->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $filler->backend . ')');
+	$slow->stop;
+}
+
+#----
 # In a crowd
 #----
 
@@ -548,17 +656,19 @@ foreach my $case ([ 'revoke', "lease.revoke('%s')", 'LS003' ],
 my $epoch_of_t = "(SELECT epoch FROM lease.status WHERE name = ''t'')";
 my $act = "SELECT lease.guard(''t'', $epoch_of_t); UPDATE t SET n = n + 1 WHERE id = %d";
 my $renewal = "SELECT lease.renew(''t'', $epoch_of_t)";
-my @unrelated = ("'BEGIN'", "'INSERT INTO plain (who) VALUES (''unrelated'')'",
+my @unrelated = (
+	"'BEGIN'",
+	"'INSERT INTO plain (who) VALUES (''unrelated'')'",
 	"'SELECT count(*) FROM pg_class'", "'COMMIT'");
 my %crowd = (
 	'guarded by another lease' => [
-		"'BEGIN'", "'SELECT lease.guard(''u'', %epoch_of_u%)'",
-		"'UPDATE u SET n = n + 1 WHERE id = 1'", "'SELECT'", "'COMMIT'"
+		"'BEGIN'",
+		"'SELECT lease.guard(''u'', %epoch_of_u%)'",
+		"'UPDATE u SET n = n + 1 WHERE id = 1'",
+		"'SELECT'", "'COMMIT'"
 	],
 	'not guarded' => \@unrelated,
-	'guarded in time' => [
-		"'" . sprintf($act, 1) . "'", @unrelated
-	],
+	'guarded in time' => [ "'" . sprintf($act, 1) . "'", @unrelated ],
 	'renewed in time' => [ "'$renewal'", @unrelated ],
 	'guard rolled back' => [
 		"'BEGIN; INSERT INTO plain DEFAULT VALUES; SAVEPOINT s; "
@@ -568,8 +678,10 @@ my %crowd = (
 		"'ROLLBACK'"
 	],
 	'acts under it' => [
-		"'BEGIN'", "'" . sprintf($act, 3) . "'", "'SELECT'", "'COMMIT'",
-		"'BEGIN'", "'$renewal'", "'SELECT'", "'COMMIT'"
+		"'BEGIN'", "'" . sprintf($act, 3) . "'",
+		"'SELECT'", "'COMMIT'",
+		"'BEGIN'", "'$renewal'",
+		"'SELECT'", "'COMMIT'"
 	]);
 my $may_be_ended = 'acts under it';
 
@@ -584,14 +696,16 @@ $node->safe_psql(
 	FROM unnest(ARRAY['t', 'u']) AS name;
 	SELECT lease.alter('u', ttl => '1 day');
 });
-my $epoch_of_u = $node->safe_psql('postgres', "SELECT epoch FROM lease.acquire('u', 'u')");
+my $epoch_of_u =
+  $node->safe_psql('postgres', "SELECT epoch FROM lease.acquire('u', 'u')");
 
 # rounds(COUNT, STATEMENT, ...) returns a psql script that goes round.
 sub rounds
 {
 	my ($count, @statements) = @_;
 
-	return 'SELECT unnest(ARRAY['
+	return
+		'SELECT unnest(ARRAY['
 	  . join(', ', @statements)
 	  . "]) FROM generate_series(1, $count) AS round \\gexec\n\\q\n";
 }
@@ -600,13 +714,27 @@ sub rounds
 sub start
 {
 	my ($name, $user, $script) = @_;
-	my %psql = (name => $name, user => $user, script => $script, stdin => $script,
-		stdout => '', stderr => '');
+	my %psql = (
+		name => $name,
+		user => $user,
+		script => $script,
+		stdin => $script,
+		stdout => '',
+		stderr => '');
 
 	local $ENV{PGAPPNAME} = $name;
 	$psql{run} = IPC::Run::start(
-		[ 'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-d', $node->connstr('postgres') . " user=$user", '-f', '-' ],
-		'<', \$psql{stdin}, '>', \$psql{stdout}, '2>', \$psql{stderr});
+		[
+			'psql', '-XAtq', '-v', 'VERBOSITY=sqlstate', '-d',
+			$node->connstr('postgres') . " user=$user",
+			'-f', '-'
+		],
+		'<',
+		\$psql{stdin},
+		'>',
+		\$psql{stdout},
+		'2>',
+		\$psql{stderr});
 	return \%psql;
 }
 
@@ -625,8 +753,11 @@ my @crowd = map {
 } sort keys %crowd, $may_be_ended;
 
 # Each takeover is at an instant at which the grant before is over.
-my $taker = start('taker', 'chief',
-	rounds($TAKEOVERS, "'SET lease.clock_offset = ' || round * 200000",
+my $taker = start(
+	'taker', 'chief',
+	rounds(
+		$TAKEOVERS,
+		"'SET lease.clock_offset = ' || round * 200000",
 		"'SELECT outcome FROM lease.acquire(''t'', ''taker'')'"));
 my $until = time + $PATIENCE;
 my $again = time;
@@ -638,7 +769,10 @@ while ($taker->{run}->pumpable)
 		$still[$_]->do("COMMIT; $sitting[$_]") foreach 1, 2;
 		$again = time + 0.5;
 	}
-	$_->{run}->pump_nb foreach $taker, @crowd;
+	foreach my $psql ($taker, @crowd)
+	{
+		eval { $psql->{run}->pump_nb };    # it may have ended just now
+	}
 	foreach my $psql (@crowd)
 	{
 		# Whoever was ended, or has gone all its rounds, begins again.
@@ -659,12 +793,15 @@ is(scalar(() = $taker->{stdout} =~ /^granted$/mg), $TAKEOVERS, "$TAKEOVERS takeo
 my $log = substr(slurp_file($node->logfile), $offset);
 my %ended;
 $ended{$_}++
-  foreach $log =~ /\[\d+\] (.*?) FATAL:  terminating connection due to administrator command/g;
+  foreach $log =~
+  /\[\d+\] (.*?) FATAL:  terminating connection due to administrator command/g;
 note 'ended: ' . join(', ', map { "$_ $ended{$_} times" } sort keys %ended);
-cmp_ok(delete $ended{$may_be_ended} // 0, '>', 20, 'sessions that acted under the lease were ended');
+cmp_ok(delete $ended{$may_be_ended} // 0,
+	'>', 20, 'sessions that acted under the lease were ended');
 is(join(', ', %ended), '', 'and no others');
 spared($_, 'nor one that just sat there') foreach @still;
-is($still[$_]->query('COMMIT')->{error}, '', 'what it was about to do is done') foreach 1, 2;
+is($still[$_]->query('COMMIT')->{error}, '', 'what it was about to do is done')
+  foreach 1, 2;
 unlike($log, qr/PANIC:|TRAP:|was terminated by signal/, 'and the server is well');
 
 $node->stop;

@@ -71,7 +71,9 @@ sub waits_for_disk
 	my ($sql) = @_;
 
 	# What has been left behind so far, too
-	$session->do('BEGIN; SET LOCAL synchronous_commit = on; INSERT INTO plain DEFAULT VALUES; COMMIT');
+	$session->do(
+		'BEGIN; SET LOCAL synchronous_commit = on; INSERT INTO plain DEFAULT VALUES; COMMIT'
+	);
 	my $flushed = $witness->do('SELECT pg_current_wal_flush_lsn()');
 	$session->do($sql);
 	return $witness->do("SELECT pg_current_wal_flush_lsn() > '$flushed'");
@@ -87,7 +89,8 @@ sub cancel
 grant($_) foreach 'async', 'sync';
 $session->do("SELECT lease.acquire_many(array_agg('many/' || i), 'holder')"
 	  . " FROM generate_series(1, $BATCH) AS i");
-my $many = $session->do("SELECT format('SELECT count(*) FROM lease.renew_many(%L, %L)',"
+my $many =
+  $session->do("SELECT format('SELECT count(*) FROM lease.renew_many(%L, %L)',"
 	  . ' array_agg(name), array_agg(epoch))'
 	  . " FROM lease.status WHERE name LIKE 'many/%'");
 $session->do($many);
@@ -98,20 +101,78 @@ $session->do($many);
 
 foreach my $case (
 	[ 'f', 'a renewal', renew('async') ],
-	[ 'f', 'renewals in one transaction', 'BEGIN; ' . renew('async') . '; ' . renew('async') . '; COMMIT' ],
+	[
+		'f',
+		'renewals in one transaction',
+		'BEGIN; ' . renew('async') . '; ' . renew('async') . '; COMMIT'
+	],
 	[ 'f', 'a batch of renewals', $many ],
-	[ 'f', 'a renewal in a savepoint', 'BEGIN; SAVEPOINT s; ' . renew('async') . '; RELEASE s; COMMIT' ],
-	[ 'f', 'a renewal in a guarded transaction', "BEGIN; SELECT lease.guard('async', $epoch{async}); " . renew('async') . '; COMMIT' ],
+	[
+		'f',
+		'a renewal in a savepoint',
+		'BEGIN; SAVEPOINT s; ' . renew('async') . '; RELEASE s; COMMIT'
+	],
+	[
+		'f',
+		'a renewal in a guarded transaction',
+		"BEGIN; SELECT lease.guard('async', $epoch{async}); "
+		  . renew('async')
+		  . '; COMMIT'
+	],
 	[ 't', 'a renewal without async_renew', renew('sync') ],
-	[ 't', 'a renewal with and one without', 'BEGIN; ' . renew('async') . '; ' . renew('sync') . '; COMMIT' ],
-	[ 't', 'one without and one with', 'BEGIN; ' . renew('sync') . '; ' . renew('async') . '; COMMIT' ],
-	[ 't', 'a renewal before another write', 'BEGIN; ' . renew('async') . '; INSERT INTO plain VALUES (1); COMMIT' ],
-	[ 't', 'a renewal after another write', 'BEGIN; INSERT INTO plain VALUES (1); ' . renew('async') . '; COMMIT' ],
-	[ 't', 'a renewal between renewals and another write', 'BEGIN; ' . renew('async') . '; INSERT INTO plain VALUES (1); ' . renew('async') . '; COMMIT' ],
-	[ 't', 'a renewal in a savepoint, and another write', 'BEGIN; INSERT INTO plain VALUES (1); SAVEPOINT s; ' . renew('async') . '; RELEASE s; COMMIT' ],
-	[ 't', 'a renewal and a write in one statement', "WITH w AS (INSERT INTO plain VALUES (1)) " . renew('async') ],
-	[ 't', 'a renewal and a grant', 'BEGIN; ' . renew('async') . "; SELECT lease.acquire('other', 'holder'); COMMIT" ],
-	[ 't', 'a renewal and a change of settings', 'BEGIN; ' . renew('async') . "; SELECT lease.alter('async', grace => '1 ms'); COMMIT" ])
+	[
+		't',
+		'a renewal with and one without',
+		'BEGIN; ' . renew('async') . '; ' . renew('sync') . '; COMMIT'
+	],
+	[
+		't',
+		'one without and one with',
+		'BEGIN; ' . renew('sync') . '; ' . renew('async') . '; COMMIT'
+	],
+	[
+		't',
+		'a renewal before another write',
+		'BEGIN; ' . renew('async') . '; INSERT INTO plain VALUES (1); COMMIT'
+	],
+	[
+		't',
+		'a renewal after another write',
+		'BEGIN; INSERT INTO plain VALUES (1); ' . renew('async') . '; COMMIT'
+	],
+	[
+		't',
+		'a renewal between renewals and another write',
+		'BEGIN; '
+		  . renew('async')
+		  . '; INSERT INTO plain VALUES (1); '
+		  . renew('async')
+		  . '; COMMIT'
+	],
+	[
+		't',
+		'a renewal in a savepoint, and another write',
+		'BEGIN; INSERT INTO plain VALUES (1); SAVEPOINT s; '
+		  . renew('async')
+		  . '; RELEASE s; COMMIT'
+	],
+	[
+		't',
+		'a renewal and a write in one statement',
+		"WITH w AS (INSERT INTO plain VALUES (1)) " . renew('async')
+	],
+	[
+		't',
+		'a renewal and a grant',
+		'BEGIN; ' . renew('async') . "; SELECT lease.acquire('other', 'holder'); COMMIT"
+	],
+	[
+		't',
+		'a renewal and a change of settings',
+		'BEGIN; '
+		  . renew('async')
+		  . "; SELECT lease.alter('async', grace => '1 ms'); COMMIT"
+	])
 {
 	my ($waits, $what, $sql) = @$case;
 
@@ -142,7 +203,8 @@ my $until = time + $PATIENCE;
 my $answered = 1;
 while ($answered && time < $until)
 {
-	$session->ask('BEGIN; SET LOCAL synchronous_commit = on; INSERT INTO plain VALUES (1); COMMIT');
+	$session->ask(
+		'BEGIN; SET LOCAL synchronous_commit = on; INSERT INTO plain VALUES (1); COMMIT');
 	$answered = eval { $session->answer(1) };
 }
 is($answered, undef, 'whoever wants a standby waits');
@@ -151,7 +213,11 @@ $session->do('SELECT');
 
 foreach my $case (
 	[ 0, 'remote_apply', 'a renewal', renew('async') ],
-	[ 1, 'remote_apply', 'a renewal and another write', 'BEGIN; ' . renew('async') . '; INSERT INTO plain VALUES (1); COMMIT' ],
+	[
+		1, 'remote_apply',
+		'a renewal and another write',
+		'BEGIN; ' . renew('async') . '; INSERT INTO plain VALUES (1); COMMIT'
+	],
 	[ 1, 'remote_apply', 'a renewal without async_renew', renew('sync') ],
 	[ 1, 'off', 'a grant', "SELECT lease.acquire('other', 'holder', reclaim => true)" ],
 	[ 1, 'off', 'a revocation', "SELECT lease.revoke('other')" ])
@@ -165,7 +231,7 @@ foreach my $case (
 		wait_for_event($node, $session, 'SyncRep');
 		cancel();
 	}
-	is($session->answer->{error} =~ /canceling wait for synchronous replication/ ? 1 : 0,
+	is( $session->answer->{error} =~ /canceling wait for synchronous replication/ ? 1 : 0,
 		$waits,
 		"$setting: $what " . ($waits ? 'waits for a standby' : 'does not wait'));
 }
@@ -179,15 +245,15 @@ $session->do('RESET synchronous_commit');
 #----
 
 # What is not on disk is lost; the grant is not.
-$session->do(
-	"SELECT lease.renew('async', $epoch{async}, ttl => '20 min')");
-is( $session->do("SELECT remaining > '15 min' FROM lease.status WHERE name = 'async'"),
+$session->do("SELECT lease.renew('async', $epoch{async}, ttl => '20 min')");
+is($session->do("SELECT remaining > '15 min' FROM lease.status WHERE name = 'async'"),
 	't', 'a renewal is seen at once');
 $node->stop('immediate');
 $node->start;
 $session = session($node);
 is( $session->do(
-		"SELECT state, epoch, holder, remaining > '15 min' FROM lease.status WHERE name = 'async'"),
+		"SELECT state, epoch, holder, remaining > '15 min' FROM lease.status WHERE name = 'async'"
+	),
 	"held|$epoch{async}|holder|f",
 	'after a crash it is forgotten, and the grant is there');
 $session->do("SELECT lease.alter('L', async_renew => true)");
@@ -199,8 +265,8 @@ $session = session($node);
 is($session->do(renew('L') =~ s/lease.renew/outcome FROM lease.renew/r),
 	'renewed', 'its holder goes on');
 is( $session->query(
-		"BEGIN; SELECT lease.guard('L', $epoch{L}); INSERT INTO work (epoch) VALUES ($epoch{L}); COMMIT")
-	  ->{error},
+		"BEGIN; SELECT lease.guard('L', $epoch{L}); INSERT INTO work (epoch) VALUES ($epoch{L}); COMMIT"
+	)->{error},
 	'',
 	'and may write');
 
@@ -209,14 +275,17 @@ my $stale = $epoch{L};
 $session->do('BEGIN');
 $session->do(renew('L'));
 $session->do('COMMIT');
-$epoch{L} = $session->do("$AHEAD; SELECT epoch FROM lease.acquire('L', 'successor', ttl => '1 h')");
+$epoch{L} =
+  $session->do("$AHEAD; SELECT epoch FROM lease.acquire('L', 'successor', ttl => '1 h')");
 $node->stop('immediate');
 $node->start;
 $session = session($node);
 is($session->do("SELECT epoch, holder FROM lease.status WHERE name = 'L'"),
 	"$epoch{L}|successor", 'a takeover is never forgotten');
 refused(
-	$session->query("BEGIN; SELECT lease.guard('L', $stale); INSERT INTO work (epoch) VALUES ($stale); COMMIT"),
+	$session->query(
+		"BEGIN; SELECT lease.guard('L', $stale); INSERT INTO work (epoch) VALUES ($stale); COMMIT"
+	),
 	'LS001',
 	'and the old epoch does not come back');
 
