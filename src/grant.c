@@ -284,12 +284,12 @@ clear_handover(LeaseRow *row)
 /*
  * epoch_to_evict returns the epoch whose sessions are to be ended when another
  * grant takes the place of the one in a row, or when it is taken back; 0 if there is
- * none.
+ * none.  That a grant was released does not mean that nobody acts under it any more.
  */
 static int64
 epoch_to_evict(const LeaseRow *row)
 {
-	return row->state == GRANT_MADE && row->evict == EVICT_ALL ? row->epoch : 0;
+	return row->evict == EVICT_ALL ? row->epoch : 0;
 }
 
 /*

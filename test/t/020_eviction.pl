@@ -646,6 +646,20 @@ END { kill 'CONT', $logger if $logger; }
 	$slow->stop;
 }
 
+# That a grant was released does not mean that nobody acts under it any more.
+{
+	my ($lease, $holder, $epoch) = scenario('all');
+	my $other = session($node, user => 'app');
+
+	$holder->do('BEGIN; ' . guard($lease, $epoch));
+	is($other->query("SELECT lease.release('$lease', $epoch)")->{rows},
+		't', 'a lease is released in another session');
+	spared($holder, 'which ends nobody');
+	taken($lease, 'the next is granted it');
+	ended($holder, 'and who acts under the old epoch is ended');
+	quit($other);
+}
+
 #----
 # In a crowd
 #----
