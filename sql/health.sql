@@ -110,7 +110,7 @@ CREATE VIEW lease.health AS
 			WHEN w.held THEN format('held, no progress for %s', v.ago)
 			WHEN w.working AND w.reported_since THEN format('%s, still reporting progress %s ago', w.last_end, v.ago)
 			WHEN w.working THEN format('%s, progress %s ago', w.last_end, v.ago)
-			WHEN w.last_end = 'expired' THEN format('expired, no progress for %s', v.ago)
+			WHEN w.last_end = 'expired' THEN format('%s, no progress for %s', w.state, v.ago)
 			ELSE w.state
 		END AS verdict
 	FROM (SELECT g.name, g.role, g.state, g.held, g.epoch, g.holder, g.remaining, g.last_end,

@@ -145,7 +145,7 @@ RETURNS bigint
 AS 'MODULE_PATHNAME', 'lease_revoke'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.revoke(text, text) IS
-'takes back the latest grant now, whoever holds it, and returns its epoch; null if it had already been released or revoked; anybody may acquire at once';
+'takes back the latest grant now, whoever holds it, and returns its epoch, also of one that was released but that a successor or min_hold still keeps from others; null if there is none; anybody may acquire at once';
 
 CREATE FUNCTION lease.request_handover(
 	name text,

@@ -39,6 +39,7 @@ BEGIN
 			SELECT s.name, CASE WHEN s.state = 'held' THEN s.holder END AS held_by
 			FROM lease.status s
 			WHERE starts_with(s.name, rtrim(share.pool, '*'))
+				AND pg_has_role(s.role::oid, 'USAGE')
 		), member AS (
 			SELECT m.name, count(l.name) AS held
 			FROM (SELECT share.holder
@@ -63,4 +64,4 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.share(text, text, integer) IS
-'for an even spread of the leases whose names begin with pool among that many members (null: who holds one of them, and the peers that are not stale): how many there are, how many the holder has and should have, how many to take with lease.acquire_any(), and which to release once the work under them has stopped; computed on what is held at the moment, it decides nothing; null arguments raise 22004, members below 1 22023';
+'for an even spread of the leases whose names begin with pool, and under which the user may act, among that many members (null: who holds one of them, and the peers that are not stale): how many there are, how many the holder has and should have, how many to take with lease.acquire_any(), and which to release once the work under them has stopped; computed on what is held at the moment, it decides nothing; null arguments raise 22004, members below 1 22023';

@@ -678,7 +678,8 @@ typedef struct EndRequest
  *
  * A release ends a live grant of its epoch.  A revocation also ends one that
  * is over but was not taken: late_commit might still admit its commit, and
- * grace is not worth waiting for any more.
+ * grace is not worth waiting for any more; nor are, after a release, min_hold and a
+ * successor who does not come.
  */
 static bool
 may_end(const Reading *reading, const EndRequest *request)
@@ -688,7 +689,9 @@ may_end(const Reading *reading, const EndRequest *request)
 	if (request->how == GRANT_REVOKED)
 	{
 		role_check_administrator(GetUserId(), row->role, row->name);
-		return row->state == GRANT_MADE;
+		return row->state == GRANT_MADE ||
+			(row->state == GRANT_RELEASED &&
+			 authority_available(&reading->authority) > reading->at.tx);
 	}
 	if (authority_standing(&reading->authority, request->epoch,
 						   &reading->at) != STANDING_LIVE)
@@ -743,6 +746,7 @@ set_ended(Reading *reading, const EndRequest *request, EventList *events)
 		add_eviction(events, row, "");
 
 	row->state = request->how;
+	row->successor = NULL;
 	if (request->reason)
 		row->reason = pstrdup(request->reason);
 	clear_handover(row);

@@ -70,6 +70,24 @@ SELECT lease.revoke('ho') = :epoch AS revoked;
 SELECT state, successor, handover_at FROM lease.status WHERE name = 'ho';
 ROLLBACK;
 
+-- For a successor who does not come, an administrator opens the lease to anybody; so
+-- for a min_hold that is not worth waiting for.
+BEGIN;
+SELECT lease.release('ho', :epoch, successor => 'typo');
+SELECT outcome FROM lease.acquire('ho', 'e');
+SELECT lease.revoke('ho', 'nobody of that name') = :epoch AS revoked;
+SELECT state, successor, reason FROM lease.status WHERE name = 'ho';
+SELECT outcome FROM lease.acquire('ho', 'e');
+ROLLBACK;
+BEGIN;
+SELECT lease.alter('ho', min_hold => '1 day');
+SELECT lease.release('ho', :epoch);
+SELECT outcome FROM lease.acquire('ho', 'e');
+SELECT lease.revoke('ho') = :epoch AS revoked;
+SELECT lease.revoke('ho');
+SELECT outcome FROM lease.acquire('ho', 'e');
+ROLLBACK;
+
 -- When the reserve is over, anybody may acquire.
 SELECT lease.release('ho', :epoch, successor => 'd', reserve => '1 min');
 SET lease.clock_offset = '61 s';
