@@ -12,7 +12,8 @@
  * are in line already.  Then it queues (line.c).  At the head of the line it looks
  * every POLL_INTERVAL, at the instant when the grant is over (and its
  * grace), and when the session that releases the lease wakes it: so a wake-up is
- * never needed for correctness.
+ * never needed for correctness.  When its time is over, it tries once more,
+ * wherever it stands: so the answer tells how the lease is then.
  *
  * Whatever ends the wait, leaves nothing behind: cancel, statement_timeout,
  * lock_timeout (which counts the whole wait), termination of the session and loss
@@ -198,7 +199,8 @@ sleep_until(int64 instant, long at_most)
 }
 
 /*
- * begin_attempt begins a new transaction.
+ * begin_attempt begins a new transaction; also for the first attempt, as the
+ * caller's may be old.
  */
 static void
 begin_attempt(Waiter *waiter)
@@ -246,13 +248,16 @@ look(Waiter *waiter)
 }
 
 /*
- * attempt tries to acquire, in the present transaction, which is new.
+ * attempt tries to acquire, in a new transaction, and leaves that open.
  */
 static bool
 attempt(Waiter *waiter)
 {
-	MemoryContext caller_context = MemoryContextSwitchTo(waiter->attempt_context);
+	MemoryContext caller_context;
 
+	begin_attempt(waiter);
+	look_for_client();
+	caller_context = MemoryContextSwitchTo(waiter->attempt_context);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	lock_start_budget();
 	lock_limit_budget(Min(waiter->deadline, waiter->lock_deadline));
@@ -314,34 +319,32 @@ queue(Waiter *waiter)
 static bool
 wait_in_line(Waiter *waiter)
 {
+	bool		at_head;
+
 	SPI_commit();
-	if (!queue(waiter))
-		return false;
-	for (;;)
+	at_head = queue(waiter);
+	while (!attempt(waiter))
 	{
-		begin_attempt(waiter);
-		look_for_client();
-		if (attempt(waiter))
-			return true;
-		SPI_commit();
-		if (is_over(waiter))
+		if (!at_head || is_over(waiter))
 			return false;
+		SPI_commit();
 		if (waiter->step_back)
 		{
 			line_step_back(&waiter->place);
 			sleep_until(NEVER, STEP_BACK);
-			if (!queue(waiter))
-				return false;
+			at_head = queue(waiter);
 		}
 		else
 			sleep_until(Min(Min(waiter->available, waiter->deadline),
 							waiter->lock_deadline),
 						POLL_INTERVAL);
 	}
+	return true;
 }
 
 /*
- * confirm commits a grant and looks again whether it is live.
+ * confirm commits a grant and looks again whether it is live.  It leaves the line
+ * first: whoever is held up from here on must not hold up the others.
  */
 static void
 confirm(Waiter *waiter)
@@ -352,6 +355,7 @@ confirm(Waiter *waiter)
 	Standing	standing;
 
 	begin_attempt(waiter);
+	line_leave(&waiter->place);
 	caller_context = MemoryContextSwitchTo(waiter->attempt_context);
 	if (!store_read(waiter->name, &reading))
 	{
