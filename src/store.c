@@ -11,11 +11,12 @@
  * it does not show a takeover, so a stale write would pass.  An ordinary scan
  * under an MVCC snapshot would not do either: under SERIALIZABLE it takes
  * predicate locks, and then a mere heartbeat could make a fenced writer fail
- * with 40001.  The snapshot is taken before the scan and registered, so the
- * version that it shows cannot be missed or vacuumed away meanwhile.  The latest
- * snapshot shows one version; the transaction's own, which we ask once whether
- * it is older than a grant, may show an old one beside what we have written
- * since, and is therefore asked without that.
+ * with 40001.  The snapshot is taken when the table has been locked, so that it
+ * shows what was committed while we waited for that, but before the scan, and
+ * registered, so the version that it shows cannot be missed or vacuumed away
+ * meanwhile.  The latest snapshot shows one version; the transaction's own, which
+ * we ask once whether it is older than a grant, may show an old one beside what we
+ * have written since, and is therefore asked without that.
  *
  * Writing.  The latest version is updated in place, without an executor, at
  * every isolation level alike: a version that somebody else has replaced makes
@@ -319,16 +320,14 @@ form_tuple(TupleDesc desc, const LeaseRow *row)
  * find_version scans for the version of a lease that a snapshot shows.
  */
 static bool
-find_version(const char *name, Snapshot snapshot, LeaseRow *row)
+find_version(Relation rel, const char *name, Snapshot snapshot, LeaseRow *row)
 {
-	Relation	rel;
 	Relation	index;
 	IndexScanDesc scan;
 	ScanKeyData key;
 	TupleTableSlot *slot;
 	bool		found = false;
 
-	rel = open_to_read();
 	index = index_open(primary_key_index(rel), AccessShareLock);
 	slot = table_slot_create(rel, NULL);
 
@@ -340,7 +339,6 @@ find_version(const char *name, Snapshot snapshot, LeaseRow *row)
 
 	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
-	table_close(rel, AccessShareLock);
 	return found;
 }
 
@@ -363,10 +361,12 @@ store_judge(Reading *reading)
 bool
 store_read(const char *name, Reading *reading)
 {
+	Relation	rel = open_to_read();
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	bool		found = find_version(name, snapshot, &reading->row);
+	bool		found = find_version(rel, name, snapshot, &reading->row);
 
 	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
 	if (found)
 		store_judge(reading);
 	return found;
@@ -438,20 +438,27 @@ bool
 store_snapshot_covers(const char *name, int64 epoch)
 {
 	LeaseRow	row;
+	Relation	rel;
 	Snapshot	snapshot;
 	SnapshotData before;
 	bool		found;
 
-	if (!IsolationUsesXactSnapshot())
-		return !ActiveSnapshotSet() ||
-			(find_version(name, GetActiveSnapshot(), &row) &&
-			 row.epoch == epoch);
+	if (!IsolationUsesXactSnapshot() && !ActiveSnapshotSet())
+		return true;
 
+	rel = open_to_read();
+	if (!IsolationUsesXactSnapshot())
+	{
+		found = find_version(rel, name, GetActiveSnapshot(), &row);
+		table_close(rel, AccessShareLock);
+		return found && row.epoch == epoch;
+	}
 	snapshot = RegisterSnapshot(GetTransactionSnapshot());
 	before = *snapshot;
 	before.curcid = FirstCommandId;
-	found = find_version(name, &before, &row);
+	found = find_version(rel, name, &before, &row);
 	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
 	if (!found)
 		return false;
 	return row.epoch == epoch ||
@@ -465,14 +472,13 @@ store_snapshot_covers(const char *name, int64 epoch)
 void
 store_read_all(void (*receive) (const LeaseRow *row, void *arg), void *arg)
 {
+	Relation	rel = open_to_read();
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	Relation	rel;
 	TableScanDesc scan;
 	TupleTableSlot *slot;
 	MemoryContext row_context;
 	MemoryContext caller_context;
 
-	rel = open_to_read();
 	slot = table_slot_create(rel, NULL);
 
 	/* SnapshotAny for the same reason as in find_version. */
@@ -509,8 +515,8 @@ void
 store_read_prefix(const char *prefix,
 				  void (*receive) (const LeaseRow *row, void *arg), void *arg)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	Relation	rel = open_to_read();
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	Relation	index = index_open(primary_key_index(rel), AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	IndexScanDesc scan;
