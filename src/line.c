@@ -264,6 +264,7 @@ typedef struct CandidateTarget
 {
 	ReturnSetInfo *set;
 	LockData   *locks;
+	uint64		now;			/* the same for all, so that they keep their order */
 } CandidateTarget;
 
 /*
@@ -272,7 +273,7 @@ typedef struct CandidateTarget
 static void
 put_candidate(CandidateTarget *target, const char *name, int pid, uint64 rank)
 {
-	uint64		now = (uint64) clock_moment() & RANK_TIME_MASK;
+	uint64		now = target->now;
 	uint64		arrived = rank & RANK_TIME_MASK;
 	LOCKTAG		queue;
 	bool		first = false;
@@ -334,6 +335,7 @@ lease_read_candidates(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	target.set = (ReturnSetInfo *) fcinfo->resultinfo;
 	target.locks = GetLockStatusData();
+	target.now = (uint64) clock_moment() & RANK_TIME_MASK;
 	store_read_all(receive_lease, &target);
 	return (Datum) 0;
 }
