@@ -84,6 +84,7 @@ is( $primary->safe_psql('postgres',
 my %call = (
 	acquire => "lease.acquire('L', 'A')",
 	'acquire of one that does not exist' => "lease.acquire('nothing', 'A')",
+	await => "CALL lease.await('L', 'A')",
 	acquire_many => "lease.acquire_many(ARRAY['L'], 'A')",
 	renew => "lease.renew('L', $epoch)",
 	renew_many => "lease.renew_many(ARRAY['L'], ARRAY[$epoch])",
@@ -101,7 +102,7 @@ my %call = (
 my $s = session($standby);
 foreach my $name (sort keys %call)
 {
-	my $answer = $s->query("SELECT $call{$name}");
+	my $answer = $s->query($call{$name} =~ s/^(?=lease)/SELECT /r);
 	refused($answer, '25006', "$name is refused");
 	like($answer->{error}, qr/^HINT: .*standby/m, 'with a hint');
 }

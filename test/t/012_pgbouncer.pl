@@ -339,6 +339,30 @@ fresh('one');
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM work'),
 	$written, 'nobody but L under a guard has written');
+
+# Who waits in line has locks of its session while it waits, and only then; a client
+# that gives up or vanishes leaves none for the next one on that server connection.
+{
+	my $mine = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+	  . ' AND pid = pg_backend_pid()';
+	my $in_line = "SELECT count(*) > 0 FROM lease.candidate WHERE name = 'L'";
+	my $wait = "CALL lease.await('L', 'pooled', timeout => '%s')";
+	my $answer = $l->query(sprintf $wait, '200ms');
+
+	like($answer->{rows}, qr/^L\|holder\|held\|/, 'a wait in line, through the pooler,');
+	is($m->do($mine), '0', 'leaves nothing in the server connection');
+	$answer = $l->query("SET lock_timeout = '200ms'; " . sprintf $wait, '600s');
+	is($answer->{sqlstate}, '55P03', 'nor if it fails');
+	is($m->do("$mine; RESET lock_timeout"), '0', '... as the next client sees');
+	$l->client;
+	$l->ask(sprintf $wait, '600s');
+	wait_until($node, $in_line, 'a client of the pooler to be in line');
+	kill 'KILL', $l->client or die "cannot kill psql: $!";
+	wait_until($node, 'SELECT count(*) = 0 FROM lease.candidate', 'it to leave the line');
+	$l = pooled('one');
+	is($m->do($mine), '0', 'a client that vanishes leaves nothing');
+}
+
 $_->quit foreach $l, $m;
 
 # Many clients on two server connections, each with a lease, a stale epoch and a table
