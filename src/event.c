@@ -20,8 +20,9 @@
  * history, of which it keeps count, number and digest of the end; it never removes
  * the latest event.  Strings are digested in UTF-8, so that a history is also right
  * in a database of another encoding into which it was restored.  So a missing or altered event is found (sql/history.sql).
- * Who can write the table and computes the digests anew is not found out; that
- * takes a superuser.
+ * Who can write the table and computes the digests anew is not found out: a
+ * superuser; and, as far as something is added at the end, the owner of the
+ * extension, who may insert so that a dump can be restored.
  *
  * Append-only.  A trigger refuses UPDATE, DELETE and TRUNCATE, but for the DELETE
  * of lease.remove_events(), of which lease.prune() is made.

@@ -37,6 +37,7 @@ note "LEASE_TEST_SEED=$seed";
 my $node = new_server(
 	'history', q{
 max_connections = 50
+deadlock_timeout = 20ms
 log_statement = none
 log_min_messages = fatal
 }, allows_streaming => 1);
@@ -261,11 +262,12 @@ test_privileges();
 # NOTIFY
 #----
 
-# notifications(SESSION) is what has come since it was last asked, one payload a line.
+# notifications(SESSION, SQL) is what has come with a statement or since the one before,
+# one payload a line.
 sub notifications
 {
-	my ($session) = @_;
-	my $rows = $session->do('SELECT 1');
+	my ($session, $sql) = @_;
+	my $rows = $session->do($sql // 'SELECT 1');
 	my @payloads;
 
 	push @payloads, $1 while $rows =~ /^Asynchronous notification "lease" with payload "(.*)" received/mg;
@@ -348,10 +350,10 @@ sub test_full_queue
 		  until $flooder->do($usage) > 0.5;
 		my $answer = $holder->query("SELECT lease.create('F2'); SELECT outcome FROM lease.acquire_many('{F1,F2}', 'a')");
 		is("$answer->{rows}$answer->{error}", "\ngranted\ngranted", 'over half of it, leases go on');
-		$listener->do('COMMIT');
-		is(notifications($listener), '{"name": "F1", "seq": 1, "kind": "created"}',
-			'and there are no notifications');
+		my $told = notifications($listener, 'COMMIT');
 		wait_until($node, "SELECT pg_notification_queue_usage() < 0.5", 'the queue to be read');
+		is($told . notifications($listener), '{"name": "F1", "seq": 1, "kind": "created"}',
+			'and there are no notifications');
 		$holder->do("SELECT lease.revoke('F1') ");
 		like(notifications($listener), qr/^\{"name": "F1", "seq": 3, "kind": "revoked", [^\n]*\}$/,
 			'until it is read');
