@@ -426,7 +426,7 @@ static void
 check_context(FunctionCallInfo fcinfo)
 {
 	if (!fcinfo->context || !IsA(fcinfo->context, CallContext) ||
-		castNode(CallContext, fcinfo->context)->atomic || IsSubTransaction())
+		castNode(CallContext, fcinfo->context)->atomic)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("lease.await() cannot wait inside a transaction block"),

@@ -23,7 +23,7 @@ PREPARE p_renew_many AS SELECT name, outcome, holder FROM lease.renew_many($1, $
 PREPARE p_release AS SELECT lease.release($1, $2, $3, $4);
 PREPARE p_release_2 AS SELECT lease.release($1, $2);
 PREPARE p_release_many AS SELECT * FROM lease.release_many($1, $2, $3, $4);
-PREPARE p_revoke AS SELECT lease.revoke($1, $2);
+PREPARE p_revoke AS SELECT lease.revoke($1, $2) IS NOT NULL AS revoked;
 PREPARE p_holds AS SELECT lease.holds($1, $2);
 PREPARE p_remaining AS SELECT lease.remaining($1, $2);
 PREPARE p_guard AS SELECT lease.guard($1, $2);

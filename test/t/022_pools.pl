@@ -462,11 +462,14 @@ sub transaction
 	  . ";\n";
 }
 
+# Not with those of other tests, which may have the same names
+my $scripts = PostgreSQL::Test::Utils::tempdir();
+
 # start(NAME, SETTINGS, STATEMENTS...) starts a session that does them again and again.
 sub start
 {
 	my ($name, $settings, @statements) = @_;
-	my $file = "$PostgreSQL::Test::Utils::tmp_check/$name.sql";
+	my $file = "$scripts/$name.sql";
 	my $session = session($node, sql => $settings);
 
 	append_to_file($file, join('', @statements) . "\\i '$file'\n");
