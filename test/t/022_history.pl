@@ -420,9 +420,20 @@ sub test_restored
 	return;
 }
 
+# A role is the actor whose name is longer in UTF-8 than a name may be.
+sub write_under_long_name
+{
+	my ($database) = @_;
+	my $name = 'ü' x 40;
+
+	sql($database, "SET client_encoding = 'UTF8'; CREATE ROLE \"$name\" SUPERUSER; SET ROLE \"$name\"; SELECT lease.acquire('d/3', 'x')");
+	return;
+}
+
 new_database('utf8', "TEMPLATE template0 ENCODING 'UTF8'");
 new_database('latin1', "TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'");
 write_history($_) foreach ('utf8', 'latin1');
+write_under_long_name('latin1');
 test_restored('utf8', 'from_utf8', "ENCODING 'UTF8'", 'c');
 test_restored('latin1', 'latin1_in_utf8', "ENCODING 'UTF8'", 'p');
 test_restored('utf8', 'utf8_in_latin9', "ENCODING 'LATIN9' LC_COLLATE 'C' LC_CTYPE 'C'", 'c');
