@@ -466,7 +466,7 @@ sub transaction
 sub start
 {
 	my ($name, $settings, @statements) = @_;
-	my $file = "$PostgreSQL::Test::Utils::tmp_check/$name.sql";
+	my $file = "$PostgreSQL::Test::Utils::tmp_check/pools_$name.sql";
 	my $session = session($node, sql => $settings);
 
 	append_to_file($file, join('', @statements) . "\\i '$file'\n");

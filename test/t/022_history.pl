@@ -482,7 +482,7 @@ sub transaction
 sub start
 {
 	my ($name, @statements) = @_;
-	my $file = "$PostgreSQL::Test::Utils::tmp_check/$name.sql";
+	my $file = "$PostgreSQL::Test::Utils::tmp_check/history_$name.sql";
 	my $session = session($node, database => 'churn',
 		sql => 'SET client_min_messages = error; SET lease.busy_timeout = '
 		  . one_of("'100ms'", "'2s'"));
