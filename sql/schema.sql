@@ -100,7 +100,7 @@ CREATE TABLE lease.event (
 	at timestamptz NOT NULL,
 	xid xid8 NOT NULL,
 	pid integer NOT NULL,
-	actor name NOT NULL,
+	actor text NOT NULL,
 	detail jsonb,
 	digest bytea NOT NULL,
 	PRIMARY KEY (name, seq)

@@ -363,7 +363,7 @@ compute_digest(Datum previous, const Datum *values, const bool *nulls)
 	pq_sendint64(&content,
 				 U64FromFullTransactionId(DatumGetFullTransactionId(VALUE(xid))));
 	pq_sendint32(&content, (uint32) DatumGetInt32(VALUE(pid)));
-	send_text(&content, NameStr(*DatumGetName(VALUE(actor))));
+	send_text(&content, TextDatumGetCString(VALUE(actor)));
 	pq_sendbyte(&content, HAS(detail));
 	if (HAS(detail))
 	{
@@ -417,10 +417,9 @@ event_write(EventList *list)
 {
 	Relation	rel = open_events();
 	Clock		clock;
-	NameData	actor;
+	const char *actor = GetUserNameFromId(GetUserId(), false);
 
 	clock_read(&clock);
-	namestrcpy(&actor, GetUserNameFromId(GetUserId(), false));
 	for (int i = 0; i < list->count; i++)
 	{
 		const Event *event = &list->events[i];
@@ -447,7 +446,7 @@ event_write(EventList *list)
 		SET(at, TimestampTzGetDatum(clock.wall_tx));
 		SET(xid, FullTransactionIdGetDatum(GetTopFullTransactionId()));
 		SET(pid, Int32GetDatum(MyProcPid));
-		SET(actor, NameGetDatum(&actor));
+		SET(actor, CStringGetTextDatum(actor));
 		SET_IF(event->detail != (Datum) 0, detail, event->detail);
 		list->last_digest = compute_digest(list->last_digest, values, nulls);
 		SET(digest, list->last_digest);
