@@ -26,6 +26,7 @@
 #include "aftermath.h"
 #include "evict.h"
 #include "line.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 /* One thing to do */
@@ -81,6 +82,7 @@ void
 aftermath_commit(void)
 {
 	MemoryContext caller_context = CurrentMemoryContext;
+	uint32		held_off = InterruptHoldoffCount;
 
 	for (const Deed *volatile deed = deeds; deed; deed = deed->next)
 	{
@@ -96,6 +98,9 @@ aftermath_commit(void)
 			/* Out of memory, if anything.  It cannot be undone any more. */
 			MemoryContextSwitchTo(caller_context);
 			FlushErrorState();
+
+			/* COMMIT holds off interrupts, which an error has undone. */
+			InterruptHoldoffCount = held_off;
 		}
 		PG_END_TRY();
 	}
