@@ -54,6 +54,7 @@
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "store.h"
+#include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -263,6 +264,9 @@ acquire(Waiter *waiter)
 /*
  * attempt does the same in a new transaction, and leaves that open.  If it was too
  * slow, or if somebody was in the way for too long, that is a failure that can pass.
+ *
+ * An acquire writes the version that it has read, and relies on the snapshot of the
+ * statement around it to keep that from being pruned in between.
  */
 static bool
 attempt(Waiter *waiter)
@@ -275,6 +279,7 @@ attempt(Waiter *waiter)
 	memset(&waiter->result, 0, sizeof(GrantResult));
 	PG_TRY();
 	{
+		EnsurePortalSnapshotExists();
 		acquire(waiter);
 	}
 	PG_CATCH();
