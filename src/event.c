@@ -19,10 +19,10 @@
  * the event before.  What lease.prune() removes is always the beginning of a
  * history, of which it keeps count, number and digest of the end; it never removes
  * the latest event.  Strings are digested in UTF-8, so that a history is also right
- * in a database of another encoding into which it was restored.  So a missing or altered event is found (sql/history.sql).
- * Who can write the table and computes the digests anew is not found out: a
- * superuser; and, as far as something is added at the end, the owner of the
- * extension, who may insert so that a dump can be restored.
+ * in a database of another encoding into which it was restored.  So a missing or
+ * altered event is found (sql/history.sql).  Who can alter the table and computes the
+ * digests anew is not found out; that takes a superuser.  Nor is who adds events at
+ * the end: the owner of the extension may, so that a dump can be restored.
  *
  * Append-only.  A trigger refuses UPDATE, DELETE and TRUNCATE, but for the DELETE
  * of lease.remove_events(), of which lease.prune() is made.
@@ -32,7 +32,7 @@
  * and nothing depends on it: anybody can send such a notification, and none is
  * sent while the server's queue is over half full.
  *
- * Locks: RowExclusive on lease.event, by change_begin.
+ * Locks: RowExclusive on lease.event, by change_begin_transition.
  *
  * Copyright (c) 2026, the lease developers
  *

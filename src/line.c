@@ -113,13 +113,15 @@ line_step_back(Place *place)
 /*
  * line_leave gives up whatever there is of a place.  An error in the middle of a
  * wait may have left the lock for which it was.
+ *
+ * The marks go first: the next head must not step back for one who is leaving.
  */
 void
 line_leave(Place *place)
 {
-	lock_drop_for_session(&place->queue, ExclusiveLock);
 	for (int i = 0; i < (int) lengthof(place->marks); i++)
 		lock_drop_for_session(&place->marks[i], ShareLock);
+	lock_drop_for_session(&place->queue, ExclusiveLock);
 }
 
 /*
