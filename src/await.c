@@ -19,6 +19,9 @@
  * lock_timeout (which counts the whole wait), termination of the session and loss
  * of the client, for which we look ourselves, as PostgreSQL does so
  * only if client_connection_check_interval is set.
+ * (transaction_timeout counts each wait for the head of the line, and ends the
+ * session.)  Only a grant that has been committed stands, also if the candidate is
+ * then not told any more, as when a reply is lost.
  *
  * When it has been granted the lease, the candidate commits and looks again: if it
  * was held up in between for longer than the grant lasts, it is told that, and

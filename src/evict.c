@@ -13,7 +13,7 @@
  * transaction has an xid (or it could hold nobody up), and if it waits for its
  * client: then it is between two statements of the transaction, or in the middle of a
  * COPY, and not inside COMMIT.  Its authority is over, which the caller has
- * established.  Sessions of superusers are reported, not ended.
+ * established.  Sessions of superusers are not ended.
  *
  * Transactions are named by virtual transaction ids, which are never used
  * twice.  That the same one still runs is checked, and the signal is sent, while

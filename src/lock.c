@@ -8,7 +8,7 @@
  * watched by the deadlock detector and they are gone with the transaction.
  * The tag carries a 64-bit hash of the lease's name; a collision makes two
  * leases wait for each other, nothing else, because every decision is made on
- * the row.
+ * the row.  Only whom to evict is read from tags of presence.
  *
  * fence	per lease.  Exclusive, to the end of the transaction, for whoever
  *			changes the grant (acquire that wins, release, revoke, drop, create,
