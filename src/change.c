@@ -175,6 +175,37 @@ delete_row(void *arg)
 	return store_delete((LeaseRow *) arg);
 }
 
+/* Arguments of event_number for lock_run_bounded */
+typedef struct Numbering
+{
+	EventList  *events;
+	LeaseRow   *row;
+} Numbering;
+
+/*
+ * number calls event_number for lock_run_bounded.
+ */
+static bool
+number(void *arg)
+{
+	Numbering  *numbering = (Numbering *) arg;
+
+	event_number(numbering->events, numbering->row);
+	return true;
+}
+
+/*
+ * number_events numbers events; whoever has locked the index in which the latest
+ * is looked up is waited for with a bound.
+ */
+static void
+number_events(EventList *events, LeaseRow *row)
+{
+	Numbering	numbering = {events, row};
+
+	(void) lock_run_bounded(row->name, number, &numbering);
+}
+
 /*
  * write_events calls event_write for lock_run_bounded.
  */
@@ -204,7 +235,7 @@ change_write(LeaseRow *row)
 bool
 change_write_transition(LeaseRow *row, EventList *events)
 {
-	event_number(events, row);
+	number_events(events, row);
 	if (!change_write(row))
 		return false;
 	(void) lock_run_bounded(row->name, write_events, events);
@@ -218,7 +249,7 @@ change_write_transition(LeaseRow *row, EventList *events)
 void
 change_insert(LeaseRow *row, EventList *events)
 {
-	event_number(events, row);
+	number_events(events, row);
 	store_insert(row);
 	guard_note_change();
 	(void) lock_run_bounded(row->name, write_events, events);
@@ -231,7 +262,7 @@ change_insert(LeaseRow *row, EventList *events)
 bool
 change_remove(LeaseRow *row, EventList *events)
 {
-	event_number(events, row);
+	number_events(events, row);
 	if (!lock_run_bounded(row->name, delete_row, row))
 		return false;
 	guard_note_change();

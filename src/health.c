@@ -231,7 +231,10 @@ lease_progress(PG_FUNCTION_ARGS)
 		guard_raise_unknown(name);
 	role_check_member(GetUserId(), reading.row.role, name);
 	if (reading.row.epoch != epoch)
+	{
+		lock_drop_sign(name, epoch);	/* it may be a later grant's */
 		PG_RETURN_BOOL(false);
+	}
 	live = authority_standing(&reading.authority, epoch,
 							  &reading.at) == STANDING_LIVE;
 	if (within == 0)
@@ -317,7 +320,10 @@ lease_retire(PG_FUNCTION_ARGS)
 	lock_take_sign(peer, 0);
 	role = run(&remove_heartbeat, values, NULL);
 	if (!OidIsValid(role))
+	{
+		lock_drop_sign(peer, 0);
 		PG_RETURN_BOOL(false);
+	}
 	if (!role_administers(GetUserId(), role))
 		raise_not_yours(peer, role);
 	PG_RETURN_BOOL(true);

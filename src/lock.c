@@ -225,6 +225,17 @@ lock_take(const LOCKTAG *tag, LOCKMODE mode)
 }
 
 /*
+ * lock_tag_sign makes the tag of the reports under a grant, or of the heartbeats of a
+ * peer (epoch 0).
+ */
+static void
+lock_tag_sign(LOCKTAG *tag, const char *name, int64 epoch)
+{
+	set_tag(tag, LEASE_LOCK_SIGN,
+			hash_combine64(hash_name(name), (uint64) epoch));
+}
+
+/*
  * lock_take_sign takes, to the end of the transaction, the lock under which reports of
  * progress under a grant, or heartbeats of a peer (epoch 0), are written.
  */
@@ -233,9 +244,20 @@ lock_take_sign(const char *name, int64 epoch)
 {
 	LOCKTAG		tag;
 
-	set_tag(&tag, LEASE_LOCK_SIGN,
-			hash_combine64(hash_name(name), (uint64) epoch));
+	lock_tag_sign(&tag, name, epoch);
 	lock_take(&tag, ExclusiveLock);
+}
+
+/*
+ * lock_drop_sign gives it back for a call that wrote nothing.
+ */
+void
+lock_drop_sign(const char *name, int64 epoch)
+{
+	LOCKTAG		tag;
+
+	lock_tag_sign(&tag, name, epoch);
+	lock_drop(&tag, ExclusiveLock);
 }
 
 /*

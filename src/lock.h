@@ -49,6 +49,7 @@ extern bool lock_take_bounded(const LOCKTAG *tag, LOCKMODE mode);
 extern bool lock_try(const LOCKTAG *tag, LOCKMODE mode);
 extern void lock_take(const LOCKTAG *tag, LOCKMODE mode);
 extern void lock_take_sign(const char *name, int64 epoch);
+extern void lock_drop_sign(const char *name, int64 epoch);
 extern void lock_drop(const LOCKTAG *tag, LOCKMODE mode);
 extern void lock_take_at_commit(const LOCKTAG *tag, LOCKMODE mode,
 								const char *name);
