@@ -125,18 +125,40 @@ line_leave(Place *place)
 }
 
 /*
- * is_mark tells whether an entry of the lock table is a mark of a class in this
- * database, and returns its key.
+ * read_locks reads the lock table and keeps of it what belongs to the lines of this
+ * database: mostly nothing.
+ */
+static LockData *
+read_locks(void)
+{
+	LockData   *locks = GetLockStatusData();
+	int			kept = 0;
+
+	for (int i = 0; i < locks->nelements; i++)
+	{
+		const LOCKTAG *tag = &locks->locks[i].locktag;
+
+		if (tag->locktag_type == LOCKTAG_ADVISORY &&
+			tag->locktag_field1 == MyDatabaseId &&
+			(tag->locktag_field4 == LEASE_LOCK_QUEUE ||
+			 tag->locktag_field4 == LEASE_LOCK_SEAT ||
+			 tag->locktag_field4 == LEASE_LOCK_RANK))
+			locks->locks[kept++] = locks->locks[i];
+	}
+	locks->nelements = kept;
+	return locks;
+}
+
+/*
+ * is_rank tells whether such a lock marks a rank, and returns that.
  */
 static bool
-is_mark(const LockInstanceData *lock, LeaseLockClass class, uint64 *key)
+is_rank(const LockInstanceData *lock, uint64 *rank)
 {
 	const LOCKTAG *tag = &lock->locktag;
 
-	*key = ((uint64) tag->locktag_field2 << 32) | tag->locktag_field3;
-	return tag->locktag_type == LOCKTAG_ADVISORY &&
-		tag->locktag_field1 == MyDatabaseId &&
-		tag->locktag_field4 == class &&
+	*rank = ((uint64) tag->locktag_field2 << 32) | tag->locktag_field3;
+	return tag->locktag_field4 == LEASE_LOCK_RANK &&
 		(lock->holdMask & LOCKBIT_ON(ShareLock)) != 0;
 }
 
@@ -211,14 +233,14 @@ line_has_better(const Place *place)
 	if (!is_marked(seat))
 		return false;
 
-	locks = GetLockStatusData();
+	locks = read_locks();
 	pids = find_seats(locks, seat, &count);
 	for (int i = 0; i < locks->nelements; i++)
 	{
 		const LockInstanceData *lock = &locks->locks[i];
 		uint64		rank;
 
-		if (is_mark(lock, LEASE_LOCK_RANK, &rank) && rank < place->rank &&
+		if (is_rank(lock, &rank) && rank < place->rank &&
 			lock->pid != MyProcPid && is_among(lock->pid, pids, count))
 			return true;
 	}
@@ -319,8 +341,7 @@ receive_lease(const LeaseRow *row, void *arg)
 		const LockInstanceData *lock = &target->locks->locks[i];
 		uint64		rank;
 
-		if (is_mark(lock, LEASE_LOCK_RANK, &rank) &&
-			is_among(lock->pid, pids, count))
+		if (is_rank(lock, &rank) && is_among(lock->pid, pids, count))
 			put_candidate(target, row->name, lock->pid, rank);
 	}
 	pfree(pids);
@@ -336,8 +357,9 @@ lease_read_candidates(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	target.set = (ReturnSetInfo *) fcinfo->resultinfo;
-	target.locks = GetLockStatusData();
+	target.locks = read_locks();
 	target.now = (uint64) clock_moment() & RANK_TIME_MASK;
-	store_read_all(receive_lease, &target);
+	if (target.locks->nelements > 0)
+		store_read_all(receive_lease, &target);
 	return (Datum) 0;
 }
