@@ -106,11 +106,12 @@ settings_detail(FunctionCallInfo fcinfo, const LeaseRow *row)
 static bool
 create_lease(LeaseRow *row, Datum settings, int *blocker)
 {
+	const bool	nowait = false;
 	Reading		existing;
 	EventList	events;
 
 	/* Under this lock nobody else creates it. */
-	if (!change_take_fence(row->name, blocker))
+	if (!change_take_fence(row->name, nowait, blocker))
 		return false;
 	if (store_read(row->name, &existing))
 	{
@@ -169,12 +170,13 @@ lease_create(PG_FUNCTION_ARGS)
 static void
 read_for_change(const char *name, bool fence, Reading *reading)
 {
+	const bool	nowait = false;
 	int			blocker = 0;
 
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (fence && !change_take_fence(name, &blocker))
+		if (fence && !change_take_fence(name, nowait, &blocker))
 			lock_report_bound(name, blocker);
 		if (!store_read(name, reading))
 			guard_raise_unknown(name);

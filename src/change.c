@@ -43,30 +43,17 @@
 
 /*
  * change_take_fence takes the lease's fence lock exclusively, waiting for
- * COMMITs under way with a bound; if in vain, it tells who is in the way.
+ * COMMITs under way with a bound, or not at all; if in vain, it tells who is in the
+ * way.
  */
 bool
-change_take_fence(const char *name, int *blocker)
+change_take_fence(const char *name, bool nowait, int *blocker)
 {
 	LOCKTAG		tag;
 
 	lock_tag_fence(&tag, name);
-	if (lock_take_bounded(&tag, ExclusiveLock))
-		return true;
-	*blocker = lock_holder(&tag, ExclusiveLock);
-	return false;
-}
-
-/*
- * change_try_fence does the same without waiting.
- */
-bool
-change_try_fence(const char *name, int *blocker)
-{
-	LOCKTAG		tag;
-
-	lock_tag_fence(&tag, name);
-	if (lock_try(&tag, ExclusiveLock))
+	if (nowait ? lock_try(&tag, ExclusiveLock) :
+		lock_take_bounded(&tag, ExclusiveLock))
 		return true;
 	*blocker = lock_holder(&tag, ExclusiveLock);
 	return false;

@@ -17,8 +17,7 @@
 
 extern void change_begin(const char *name);
 extern void change_begin_transition(const char *name);
-extern bool change_try_fence(const char *name, int *blocker);
-extern bool change_take_fence(const char *name, int *blocker);
+extern bool change_take_fence(const char *name, bool nowait, int *blocker);
 extern void change_drop_fence(const char *name);
 extern bool change_await_updater(const LeaseRow *row, int *blocker);
 extern void change_rebase(Reading *reading);

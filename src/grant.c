@@ -399,16 +399,6 @@ check_may_create(const char *name)
 }
 
 /*
- * take_fence takes the fence lock, waiting for it or not.
- */
-static bool
-take_fence(const char *name, bool nowait, int *blocker)
-{
-	return nowait ? change_try_fence(name, blocker) :
-		change_take_fence(name, blocker);
-}
-
-/*
  * create_if_missing creates a lease with default settings if there is none of
  * that name, and returns false if it cannot tell because the lease is busy.
  */
@@ -422,7 +412,7 @@ create_if_missing(const char *name, bool nowait, int *blocker)
 		return true;
 	check_may_create(name);
 	change_begin_transition(name);
-	if (!take_fence(name, nowait, blocker))
+	if (!change_take_fence(name, nowait, blocker))
 	{
 		change_give_up_transition();
 		return false;
@@ -504,7 +494,7 @@ take_over(const char *name, const AcquireRequest *request, Reading *reading,
 				return false;
 			continue;
 		}
-		if (!take_fence(name, request->nowait, &blocker))
+		if (!change_take_fence(name, request->nowait, &blocker))
 		{
 			/* Whoever has it may have made a grant meanwhile. */
 			if (look(name, request, reading, result))
@@ -770,6 +760,7 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 	EventList	events;
 	int64		revoked = 0;
 	int			blocker = 0;
+	const bool	nowait = false;
 
 	/* The first look: where there is nothing to end, no lock is taken. */
 	if (!store_read(name, &reading) || !may_end(&reading, request))
@@ -779,7 +770,7 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!change_take_fence(name, &blocker))
+		if (!change_take_fence(name, nowait, &blocker))
 			lock_report_bound(name, blocker);
 		if (!store_read(name, &reading) || !may_end(&reading, request))
 		{
