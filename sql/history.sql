@@ -39,7 +39,7 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.history(text, bigint) IS
-'the events of a lease, in their order, that come after number since (null: all); also of one that was dropped; raises LS005 if there never was such a lease';
+'the events of a lease, in their order, that come after number since (null: all); also of one that was dropped; raises LS005 if there never was such a lease. Not found is what the owner of the extension has appended, or a superuser altered, and digested anew: for that, keep the digest of a latest event elsewhere';
 
 CREATE FUNCTION lease.watch(
 	since jsonb DEFAULT NULL)
@@ -206,4 +206,4 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.verify_history(text) IS
-'proves, for each lease or for one, also for those that were dropped, that no event is missing from its history but what lease.prune() has removed, and that none was altered: problem is null, or the first that was found; raises LS005 if there never was such a lease';
+'proves, for each lease or for one, also for those that were dropped, that no event is missing from its history but what lease.prune() has removed, and that none was altered: problem is null, or the first that was found; raises LS005 if there never was such a lease. Not found is what the owner of the extension has appended, or a superuser altered, and digested anew: for that, keep the digest of a latest event elsewhere';

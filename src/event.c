@@ -90,6 +90,20 @@ enum
 	Natts_event = Anum_event_digest
 };
 
+static const Oid column_types[Natts_event] = {
+	[Anum_event_name - 1] = TEXTOID,
+	[Anum_event_seq - 1] = INT8OID,
+	[Anum_event_kind - 1] = TEXTOID,
+	[Anum_event_epoch - 1] = INT8OID,
+	[Anum_event_holder - 1] = TEXTOID,
+	[Anum_event_at - 1] = TIMESTAMPTZOID,
+	[Anum_event_xid - 1] = XID8OID,
+	[Anum_event_pid - 1] = INT4OID,
+	[Anum_event_actor - 1] = TEXTOID,
+	[Anum_event_detail - 1] = JSONBOID,
+	[Anum_event_digest - 1] = BYTEAOID
+};
+
 /* The channel of notifications */
 #define EVENT_CHANNEL	"lease"
 
@@ -226,6 +240,21 @@ event_detail(StringInfo detail)
 }
 
 /*
+ * check_columns raises an error unless a row type is that of lease.event for which
+ * this library was built.
+ */
+static void
+check_columns(TupleDesc desc)
+{
+	bool		matches = desc->natts == Natts_event;
+
+	for (int i = 0; matches && i < Natts_event; i++)
+		matches = TupleDescAttr(desc, i)->atttypid == column_types[i];
+	if (!matches)
+		catalog_raise_version();
+}
+
+/*
  * open_events opens lease.event for a caller that has locked it.
  */
 static Relation
@@ -236,8 +265,7 @@ open_events(void)
 
 	catalog_get(&relations);
 	rel = table_open(relations.event, NoLock);
-	if (RelationGetDescr(rel)->natts != Natts_event)
-		catalog_raise_version();
+	check_columns(RelationGetDescr(rel));
 	return rel;
 }
 
@@ -480,8 +508,7 @@ lease_event_digest(PG_FUNCTION_ARGS)
 	event = PG_GETARG_HEAPTUPLEHEADER(1);
 	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(event),
 								  HeapTupleHeaderGetTypMod(event));
-	if (desc->natts != Natts_event)
-		catalog_raise_version();
+	check_columns(desc);
 	tuple.t_len = HeapTupleHeaderGetDatumLength(event);
 	ItemPointerSetInvalid(&tuple.t_self);
 	tuple.t_tableOid = InvalidOid;
@@ -566,19 +593,21 @@ lease_remove_events(PG_FUNCTION_ARGS)
 		Datum		lease = CStringGetTextDatum(name);
 		Datum		seq = PG_GETARG_DATUM(1);
 
-		(void) run_removal("INSERT INTO lease.pruned AS p"
-						   " SELECT e.name, (SELECT pg_catalog.count(*) FROM lease.event AS c"
-						   "  WHERE c.name OPERATOR(pg_catalog.=) $1 AND c.seq OPERATOR(pg_catalog.<=) $2),"
-						   "  e.seq, e.at, e.digest, pg_catalog.now()"
-						   " FROM lease.event AS e"
-						   " WHERE e.name OPERATOR(pg_catalog.=) $1 AND e.seq OPERATOR(pg_catalog.=) $2"
-						   " ON CONFLICT (name) DO UPDATE SET events = p.events OPERATOR(pg_catalog.+) excluded.events,"
-						   "  last_seq = excluded.last_seq, last_at = excluded.last_at,"
-						   "  digest = excluded.digest, pruned_at = excluded.pruned_at",
-						   lease, seq);
-		removed = run_removal("DELETE FROM lease.event AS e"
-							  " WHERE e.name OPERATOR(pg_catalog.=) $1 AND e.seq OPERATOR(pg_catalog.<=) $2",
+		/* What is not on record is not removed. */
+		removed = run_removal("INSERT INTO lease.pruned AS p"
+							  " SELECT e.name, (SELECT pg_catalog.count(*) FROM lease.event AS c"
+							  "  WHERE c.name OPERATOR(pg_catalog.=) $1 AND c.seq OPERATOR(pg_catalog.<=) $2),"
+							  "  e.seq, e.at, e.digest, pg_catalog.now()"
+							  " FROM lease.event AS e"
+							  " WHERE e.name OPERATOR(pg_catalog.=) $1 AND e.seq OPERATOR(pg_catalog.=) $2"
+							  " ON CONFLICT (name) DO UPDATE SET events = p.events OPERATOR(pg_catalog.+) excluded.events,"
+							  "  last_seq = excluded.last_seq, last_at = excluded.last_at,"
+							  "  digest = excluded.digest, pruned_at = excluded.pruned_at",
 							  lease, seq);
+		if (removed > 0)
+			removed = run_removal("DELETE FROM lease.event AS e"
+								  " WHERE e.name OPERATOR(pg_catalog.=) $1 AND e.seq OPERATOR(pg_catalog.<=) $2",
+								  lease, seq);
 	}
 	PG_FINALLY();
 	{

@@ -119,6 +119,17 @@ INSERT INTO lease.event SELECT * FROM lease.event WHERE name = 'ev/level'
 SET session_replication_role = replica;
 DELETE FROM lease.event WHERE name = 'ev/level';
 RESET session_replication_role;
+-- Who adds events by hand cannot use up the numbers.
+BEGIN;
+SAVEPOINT s;
+INSERT INTO lease.event SELECT name, 4611686018427387904, kind, epoch, holder, at, xid, pid, actor, detail, digest
+	FROM lease.event WHERE name = 'ev/level' AND seq = 1;
+ROLLBACK TO s;
+INSERT INTO lease.event SELECT name, 4611686018427387903, kind, epoch, holder, at, xid, pid, actor, detail, digest
+	FROM lease.event WHERE name = 'ev/level' AND seq = 1;
+SELECT lease.alter('ev/level', ttl => '1 s');
+SELECT max(seq) = 4611686018427387904 AS counted_on FROM lease.event WHERE name = 'ev/level';
+ROLLBACK;
 SELECT lease.keep_events();
 \set VERBOSITY default
 DELETE FROM lease.event WHERE name = 'ev/level' AND seq = 1;
