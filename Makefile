@@ -36,6 +36,8 @@ OBJS = \
 	src/token.o \
 	src/authority.o \
 	src/change.o \
+	src/passage.o \
+	src/acquire.o \
 	src/grant.o \
 	src/guard.o \
 	src/fence.o \

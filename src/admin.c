@@ -113,7 +113,7 @@ create_lease(LeaseRow *row, Datum settings, int *blocker)
 	/* Under this lock nobody else creates it. */
 	if (!change_take_fence(row->name, nowait, blocker))
 		return false;
-	if (store_read(row->name, &existing))
+	if (change_read(row->name, &existing))
 	{
 		change_drop_fence(row->name);
 		ereport(ERROR,
@@ -178,7 +178,7 @@ read_for_change(const char *name, bool fence, Reading *reading)
 		CHECK_FOR_INTERRUPTS();
 		if (fence && !change_take_fence(name, nowait, &blocker))
 			lock_report_bound(name, blocker);
-		if (!store_read(name, reading))
+		if (!change_read(name, reading))
 			guard_raise_unknown(name);
 		role_check_administrator(GetUserId(), reading->row.role, name);
 		if (!TransactionIdIsValid(reading->row.updater))
@@ -256,6 +256,16 @@ check_droppable(const Reading *reading)
 }
 
 /*
+ * forget_reports calls health_forget for lock_run_bounded.
+ */
+static bool
+forget_reports(void *arg)
+{
+	health_forget((const char *) arg, PG_INT64_MAX);
+	return true;
+}
+
+/*
  * lease_drop: lease.drop(name, force)
  */
 Datum
@@ -284,7 +294,7 @@ lease_drop(PG_FUNCTION_ARGS)
 
 	/* Whoever waits for it has to be told that there is no such lease. */
 	aftermath_wake(name);
-	health_forget(name, PG_INT64_MAX);
+	(void) lock_run_bounded(name, forget_reports, name);
 
 	/* A holder must not find its grant alive again after a crash. */
 	durability_note_grant();

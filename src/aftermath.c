@@ -34,7 +34,8 @@ typedef struct Deed
 {
 	struct Deed *next;
 	SubTransactionId subid;		/* where it was put here */
-	int64		epoch;			/* whose sessions are to be ended; 0: wake */
+	bool		evicts;			/* end sessions; or else wake a candidate */
+	int64		spared;			/* the epoch whose sessions are not ended */
 	char		name[FLEXIBLE_ARRAY_MEMBER];
 } Deed;
 
@@ -45,13 +46,14 @@ static Deed *deeds = NULL;
  * add appends a thing to do.
  */
 static void
-add(const char *name, int64 epoch)
+add(const char *name, bool evicts, int64 spared)
 {
 	Deed	   *deed = MemoryContextAlloc(TopTransactionContext,
 										  offsetof(Deed, name) + strlen(name) + 1);
 
 	deed->subid = GetCurrentSubTransactionId();
-	deed->epoch = epoch;
+	deed->evicts = evicts;
+	deed->spared = spared;
 	strcpy(deed->name, name);
 	deed->next = deeds;
 	deeds = deed;
@@ -63,16 +65,31 @@ add(const char *name, int64 epoch)
 void
 aftermath_wake(const char *name)
 {
-	add(name, 0);
+	add(name, false, 0);
 }
 
 /*
- * aftermath_evict has the sessions ended that act under an epoch.
+ * aftermath_evict has the sessions ended that act under any epoch of a lease but one,
+ * which is that of the present grant, or 0 if there is none.
  */
 void
-aftermath_evict(const char *name, int64 epoch)
+aftermath_evict(const char *name, int64 spared)
 {
-	add(name, epoch);
+	add(name, true, spared);
+}
+
+/*
+ * aftermath_evicts tells whether that is to be done for a lease.
+ */
+bool
+aftermath_evicts(const char *name)
+{
+	for (const Deed *deed = deeds; deed; deed = deed->next)
+	{
+		if (deed->evicts && strcmp(deed->name, name) == 0)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -88,8 +105,8 @@ aftermath_commit(void)
 	{
 		PG_TRY();
 		{
-			if (deed->epoch != 0)
-				evict_guarded(deed->name, deed->epoch);
+			if (deed->evicts)
+				evict_superseded(deed->name, deed->spared);
 			else
 				line_wake(deed->name);
 		}

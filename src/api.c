@@ -20,6 +20,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "acquire.h"
 #include "api.h"
 #include "args.h"
 #include "authority.h"
@@ -27,7 +28,6 @@
 #include "clock.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "grant.h"
 #include "guard.h"
 #include "lock.h"
 #include "miscadmin.h"
@@ -231,7 +231,7 @@ lease_acquire(PG_FUNCTION_ARGS)
 
 	acquire_arguments(fcinfo, &request);
 	arg_begin_write("lease.acquire()");
-	grant_acquire(name, &request, &result);
+	acquire_lease(name, &request, &result);
 	if (result.outcome == OUTCOME_BUSY)
 		lock_report_bound(name, result.blocker);
 	PG_RETURN_DATUM(reply_datum(fcinfo, &result));
@@ -255,7 +255,7 @@ lease_acquire_many(PG_FUNCTION_ARGS)
 	{
 		GrantResult result;
 
-		grant_acquire(items[i].name, &request, &result);
+		acquire_lease(items[i].name, &request, &result);
 		api_put_reply(fcinfo, &result);
 	}
 	return (Datum) 0;

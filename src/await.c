@@ -42,13 +42,13 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "acquire.h"
 #include "api.h"
 #include "args.h"
 #include "authority.h"
 #include "clock.h"
 #include "executor/spi.h"
 #include "funcapi.h"
-#include "grant.h"
 #include "line.h"
 #include "lock.h"
 #include "miscadmin.h"
@@ -259,7 +259,7 @@ acquire(Waiter *waiter)
 	lock_limit_budget(Min(waiter->deadline, waiter->lock_deadline));
 	if (look(waiter))
 	{
-		grant_acquire(waiter->name, &waiter->request, &waiter->result);
+		acquire_lease(waiter->name, &waiter->request, &waiter->result);
 		waiter->step_back = false;
 	}
 }

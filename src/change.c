@@ -11,7 +11,7 @@
  *	   the grant takes in share mode (guard.c).  A renewal and other changes of
  *	   settings do without: they leave the grant that is there, and any number of
  *	   renewals must not fill the lock table.
- *	3. store_read, and the decision.  If the answer is no: change_drop_fence and
+ *	3. change_read, and the decision.  If the answer is no: change_drop_fence and
  *	   change_give_up (change_give_up_transition), so that nothing is left.
  *	4. If a running transaction has replaced the version that was read:
  *	   change_drop_fence, change_await_updater, and again from 2.  Nobody keeps
@@ -142,6 +142,36 @@ change_give_up_transition(void)
 {
 	catalog_unlock_events(RowExclusiveLock);
 	catalog_unlock_lease(RowExclusiveLock);
+}
+
+/* Arguments of read_row for lock_run_bounded */
+typedef struct Lookup
+{
+	const char *name;
+	Reading    *reading;
+} Lookup;
+
+/*
+ * read_row calls store_read for lock_run_bounded.
+ */
+static bool
+read_row(void *arg)
+{
+	Lookup	   *lookup = (Lookup *) arg;
+
+	return store_read(lookup->name, lookup->reading);
+}
+
+/*
+ * change_read calls store_read for whoever may hold the fence lock: whoever has locked
+ * the index is waited for with a bound.
+ */
+bool
+change_read(const char *name, Reading *reading)
+{
+	Lookup		lookup = {name, reading};
+
+	return lock_run_bounded(name, read_row, &lookup);
 }
 
 /*

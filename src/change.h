@@ -19,6 +19,7 @@ extern void change_begin(const char *name);
 extern void change_begin_transition(const char *name);
 extern bool change_take_fence(const char *name, bool nowait, int *blocker);
 extern void change_drop_fence(const char *name);
+extern bool change_read(const char *name, Reading *reading);
 extern bool change_await_updater(const LeaseRow *row, int *blocker);
 extern void change_rebase(Reading *reading);
 extern bool change_write(LeaseRow *row);

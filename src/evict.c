@@ -13,25 +13,35 @@
  * transaction has an xid (or it could hold nobody up), and if it waits for its
  * client: then it is between two statements of the transaction, or in the middle of a
  * COPY, and not inside COMMIT.  Its authority is over, which the caller has
- * established.  Sessions of superusers are not ended.
+ * established.  Sessions of superusers are not ended; the log tells of them.
+ *
+ * Blockers (evict_blocker) are found by the xid that has replaced the row.  Such a
+ * transaction may have other work to commit, so that it is ended only if it has been
+ * as it is for a while, and not merely between two statements.
+ *
+ * Guarded transactions are found by two locks, which each takes from the guard on,
+ * before it reads the row, and which conflict with nothing: presence, of the lease
+ * and the epoch, and then guarded, of the lease.  Who shows the latter, but not
+ * presence under the present grant, acts under one that has been superseded; who is
+ * not found reads the new epoch.  Superusers take the locks in another mode, so that
+ * they can be told apart in the transaction callback, where no catalog can be read
+ * (evict_presence_mode).  A session that executes a statement when its epoch is
+ * superseded is not ended then; but it may wait for its client later.  Therefore it
+ * is looked for such sessions not only then, but also at each renewal of the present
+ * grant.
  *
  * Transactions are named by virtual transaction ids, which are never used
  * twice.  That the same one still runs is checked, and the signal is sent, while
  * ProcArrayLock is held in share mode: no transaction that has an xid can end without
  * that lock in exclusive mode, nor can a subtransaction that has one be rolled back,
  * so that the signal cannot hit what the session does next.  To roll back a guard
- * takes the presence lock to be given back; so the lock on its partition of the lock
- * table is held, too.  (The session may begin to COMMIT just then.  A guarded transaction would be refused
- * in any case; a renewal may commit, and its client be left without a reply.)
+ * takes its locks to be given back; so the locks on their partitions of the lock
+ * table are held, too.  (The session may begin to COMMIT just then.  A guarded
+ * transaction would be refused in any case; a renewal may commit, and its client be
+ * left without a reply.)
  *
- * Blockers (evict_blocker) are found by the xid that has replaced the row.  Guarded
- * transactions are found by the presence lock, which each takes from the guard on,
- * before it reads the row: whoever is not found reads the new epoch.  Those of
- * superusers take it in another mode, so that they can be told apart in the
- * transaction callback, where no catalog can be read (evict_presence_mode).
- *
- * Locks: ProcArrayLock, share, and after it the lock on a partition of the lock
- * table, share, for a moment.  None of ours is taken here.
+ * Locks: ProcArrayLock, share, and after it the locks on one or two partitions of the
+ * lock table, share, for a moment.  None of ours is taken here.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -51,6 +61,8 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "utils/backend_status.h"
+#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 /*
@@ -60,10 +72,18 @@
 #define PRESENCE			ShareLock
 #define PRESENCE_SUPERUSER	AccessShareLock
 #define ASK_FOR_PRESENCE	RowExclusiveLock	/* does not see superusers */
+#define ASK_FOR_ALL			AccessExclusiveLock
+
+/* How long a blocker has to have been as it is, in milliseconds */
+#define WHILE	50
+
+#if PG_VERSION_NUM < 160000
+#define pgstat_get_local_beentry_by_index(i)	pgstat_fetch_stat_local_beentry(i)
+#endif
 
 /*
- * evict_presence_mode returns the mode in which this session takes the presence
- * lock.
+ * evict_presence_mode returns the mode in which this session shows that it is
+ * guarded.
  */
 LOCKMODE
 evict_presence_mode(void)
@@ -133,31 +153,31 @@ end_blocker(const VirtualTransactionId *vxid, TransactionId change)
 }
 
 /*
- * end_guarded ends the session that runs a transaction, if that is allowed and the
- * transaction still shows its presence, and returns its pid, or 0.  With only_look it
- * just tells whom it would end.
- *
- * It is called after COMMIT, too, and must not fail.
+ * has_paused tells whether a process has been idle, or in the statement that it
+ * executes, for a while.  Where it does not track that, it counts as such.
  */
-static int
-end_guarded(const VirtualTransactionId *vxid, const LOCKTAG *presence,
-			bool only_look)
+static bool
+has_paused(int pid)
 {
-	LWLock	   *partition = LockHashPartitionLock(LockTagHashCode(presence));
-	PGPROC	   *proc = lock_proc(vxid);
-	int			pid = 0;
+	TimestampTz now = GetCurrentTimestamp();
+	bool		paused = false;
 
-	if (!proc)
-		return 0;
-	LWLockAcquire(ProcArrayLock, LW_SHARED);
-	LWLockAcquire(partition, LW_SHARED);
-	if (can_be_ended(proc, vxid) &&
-		lock_is_held_by(proc, presence, PRESENCE) &&
-		(only_look || kill(proc->pid, SIGTERM) == 0))
-		pid = proc->pid;
-	LWLockRelease(partition);
-	LWLockRelease(ProcArrayLock);
-	return pid;
+	pgstat_clear_backend_activity_snapshot();
+	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
+	{
+		const PgBackendStatus *status =
+			&pgstat_get_local_beentry_by_index(i)->backendStatus;
+		TimestampTz since = status->st_state_start_timestamp;
+
+		if (status->st_procpid != pid)
+			continue;
+
+		/* If the clock was set back, we do not know. */
+		paused = since > now || TimestampDifferenceExceeds(since, now, WHILE);
+		break;
+	}
+	pgstat_clear_backend_activity_snapshot();
+	return paused;
 }
 
 /*
@@ -188,61 +208,197 @@ evict_blocker(const LeaseRow *row, int *pid)
 	GET_VXID_FROM_PGPROC(vxid, *proc);
 	role = proc->roleId;
 	LWLockRelease(ProcArrayLock);
-	if (!running || !OidIsValid(role) || superuser_arg(role))
+	if (!running || !OidIsValid(role) || superuser_arg(role) ||
+		!has_paused(proc->pid))
 		return false;
 
 	*pid = end_blocker(&vxid, row->updater);
 	if (*pid == 0)
 		return false;
 	ereport(LOG,
-			(errmsg("ending process %d, which stands in the way of a takeover of lease \"%s\"",
+			(errmsg("ending process %d, which stands in the way of a takeover or revocation of lease \"%s\"",
 					*pid, row->name),
-			 errdetail("It waits for its client, and has an uncommitted change of the lease that does not refuse the takeover.")));
+			 errdetail("It waits for its client, and has an uncommitted change of the lease under which nobody has authority.")));
 	return true;
 }
 
-/*
- * evict_list_guarded appends to a list those that evict_guarded would end now.
- */
-void
-evict_list_guarded(const char *name, int64 epoch, StringInfo pids)
+/* A search for those who act under a grant that is over */
+typedef struct Search
 {
-	LOCKTAG		tag;
-	VirtualTransactionId *vxid;
+	const char *name;
+	LOCKTAG		guarded;		/* held by whoever acts under any grant */
+	LOCKTAG		spared;			/* presence under the present one */
+	bool		spares;			/* is there one? */
+} Search;
 
-	lock_tag_presence(&tag, name, epoch);
-	vxid = GetLockConflicts(&tag, ASK_FOR_PRESENCE, NULL);
-	for (; VirtualTransactionIdIsValid(*vxid); vxid++)
-	{
-		int			pid = end_guarded(vxid, &tag, true);
-
-		if (pid != 0)
-			appendStringInfo(pids, "%s%d", pids->len == 0 ? "" : ", ", pid);
-	}
+/*
+ * begin_search prepares a search for those who act under another grant of a lease
+ * than the spared one (0: none), and returns who acts under any.
+ */
+static VirtualTransactionId *
+begin_search(Search *search, const char *name, int64 spared, LOCKMODE mode)
+{
+	search->name = name;
+	lock_tag_guarded(&search->guarded, name);
+	lock_tag_presence(&search->spared, name, spared);
+	search->spares = spared != 0;
+	return GetLockConflicts(&search->guarded, mode, NULL);
 }
 
 /*
- * evict_guarded ends the sessions that are in transactions guarded by an epoch
- * that has just been superseded or revoked.
+ * lock_partitions locks the partitions of the lock table in which are the locks that
+ * a search looks at, in the order in which everybody does.
+ */
+static void
+lock_partitions(const Search *search, LWLock **first, LWLock **second)
+{
+	LWLock	   *guarded =
+		LockHashPartitionLock(LockTagHashCode(&search->guarded));
+	LWLock	   *spared = LockHashPartitionLock(LockTagHashCode(&search->spared));
+
+	*first = Min(guarded, spared);
+	*second = Max(guarded, spared);
+	LWLockAcquire(*first, LW_SHARED);
+	if (*second != *first)
+		LWLockAcquire(*second, LW_SHARED);
+}
+
+/*
+ * unlock_partitions gives them back.
+ */
+static void
+unlock_partitions(LWLock *first, LWLock *second)
+{
+	if (second != first)
+		LWLockRelease(second);
+	LWLockRelease(first);
+}
+
+/*
+ * is_superseded tells whether a process acts under a grant that is over, and shows
+ * that in a mode.  The partitions are locked.
+ */
+static bool
+is_superseded(const Search *search, PGPROC *proc, LOCKMODE mode)
+{
+	return lock_is_held_by(proc, &search->guarded, mode) &&
+		!(search->spares &&
+		  (lock_is_held_by(proc, &search->spared, PRESENCE) ||
+		   lock_is_held_by(proc, &search->spared, PRESENCE_SUPERUSER)));
+}
+
+/*
+ * find_superseded returns the pid of the session that runs a transaction, if it is
+ * one that is searched for and waits for its client, and sends it a signal (0: none);
+ * or 0.
+ *
+ * It is called after COMMIT, too, and must not fail.
+ */
+static int
+find_superseded(const Search *search, const VirtualTransactionId *vxid,
+				LOCKMODE mode, int signal)
+{
+	PGPROC	   *proc = lock_proc(vxid);
+	LWLock	   *first;
+	LWLock	   *second;
+	int			pid = 0;
+
+	if (!proc)
+		return 0;
+	LWLockAcquire(ProcArrayLock, LW_SHARED);
+	lock_partitions(search, &first, &second);
+	if (can_be_ended(proc, vxid) && is_superseded(search, proc, mode) &&
+		kill(proc->pid, signal) == 0)
+		pid = proc->pid;
+	unlock_partitions(first, second);
+	LWLockRelease(ProcArrayLock);
+	return pid;
+}
+
+/*
+ * evict_list_guarded lists the pids of the sessions that would be ended if the
+ * present grant of a lease were over.
+ */
+List *
+evict_list_guarded(const char *name)
+{
+	List	   *pids = NIL;
+	Search		search;
+	VirtualTransactionId *guarded = begin_search(&search, name, 0,
+												 ASK_FOR_PRESENCE);
+
+	for (const VirtualTransactionId *vxid = guarded;
+		 VirtualTransactionIdIsValid(*vxid); vxid++)
+	{
+		int			pid = find_superseded(&search, vxid, PRESENCE, 0);
+
+		if (pid != 0)
+			pids = lappend_int(pids, pid);
+	}
+	pfree(guarded);
+	return pids;
+}
+
+/*
+ * end_superseded ends a session that is searched for.
+ */
+static void
+end_superseded(const Search *search, const VirtualTransactionId *vxid)
+{
+	int			pid = find_superseded(search, vxid, PRESENCE, SIGTERM);
+
+	if (pid != 0)
+		ereport(LOG,
+				(errmsg("ending process %d, which acts under a superseded or revoked grant of lease \"%s\"",
+						pid, search->name),
+				 errdetail("It waits for its client in a transaction whose COMMIT would be refused.")));
+}
+
+/*
+ * evict_superseded ends the sessions that act under another grant of a lease than
+ * the spared one, which has just been made; or under any, if it has been revoked and
+ * the spared one is 0.  Of those of superusers it only tells.
  *
  * That has been committed: no error must escape from here.
  */
 void
-evict_guarded(const char *name, int64 epoch)
+evict_superseded(const char *name, int64 spared)
 {
-	LOCKTAG		tag;
-	VirtualTransactionId *vxid;
+	Search		search;
+	VirtualTransactionId *guarded = begin_search(&search, name, spared,
+												 ASK_FOR_ALL);
 
-	lock_tag_presence(&tag, name, epoch);
-	vxid = GetLockConflicts(&tag, ASK_FOR_PRESENCE, NULL);
-	for (; VirtualTransactionIdIsValid(*vxid); vxid++)
+	for (const VirtualTransactionId *vxid = guarded;
+		 VirtualTransactionIdIsValid(*vxid); vxid++)
 	{
-		int			pid = end_guarded(vxid, &tag, false);
+		int			pid;
 
+		end_superseded(&search, vxid);
+		pid = find_superseded(&search, vxid, PRESENCE_SUPERUSER, 0);
 		if (pid != 0)
 			ereport(LOG,
-					(errmsg("ending process %d, which acts under epoch %lld of lease \"%s\"",
-							pid, (long long) epoch, name),
-					 errdetail("It waits for its client in a transaction whose COMMIT would be refused, as the epoch has been superseded or revoked.")));
+					(errmsg("process %d acts under a superseded or revoked grant of lease \"%s\"",
+							pid, name),
+					 errdetail("It waits for its client in a transaction whose COMMIT would be refused. As the session of a superuser it is not ended."),
+					 errhint("If it is in the way, call pg_terminate_backend(%d).", pid)));
 	}
+	pfree(guarded);
+}
+
+/*
+ * evict_stragglers ends the sessions that still act under another grant of a lease
+ * than the present one, which cannot be replaced meanwhile: they did not wait for
+ * their clients when theirs was superseded.
+ */
+void
+evict_stragglers(const char *name, int64 present)
+{
+	Search		search;
+	VirtualTransactionId *guarded = begin_search(&search, name, present,
+												 ASK_FOR_PRESENCE);
+
+	for (const VirtualTransactionId *vxid = guarded;
+		 VirtualTransactionIdIsValid(*vxid); vxid++)
+		end_superseded(&search, vxid);
+	pfree(guarded);
 }

@@ -12,14 +12,14 @@
 
 #include "lease.h"
 
-#include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
 #include "store.h"
 
 extern LOCKMODE evict_presence_mode(void);
 extern bool evict_blocker(const LeaseRow *row, int *pid);
-extern void evict_list_guarded(const char *name, int64 epoch,
-							   StringInfo pids);
-extern void evict_guarded(const char *name, int64 epoch);
+extern List *evict_list_guarded(const char *name);
+extern void evict_superseded(const char *name, int64 spared);
+extern void evict_stragglers(const char *name, int64 present);
 
 #endif							/* LEASE_EVICT_H */

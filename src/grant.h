@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * grant.h
- *	  Acquire, renew, release, revoke.
+ *	  Renew, release, revoke; what the answers are called.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -29,17 +29,6 @@ typedef enum Outcome
 	OUTCOME_REVOKED
 } Outcome;
 
-/* What an acquire asks for. */
-typedef struct AcquireRequest
-{
-	const char *holder;
-	int64		ttl;			/* 0: the lease's default */
-	bool		reclaim;
-	Datum		metadata;		/* jsonb; 0 if none */
-	bool		nowait;			/* busy at once, whoever is in the way */
-	bool		if_there;		/* no error if there is none for the user */
-} AcquireRequest;
-
 /* What a release asks for. */
 typedef struct ReleaseRequest
 {
@@ -58,8 +47,6 @@ typedef struct GrantResult
 extern const char *grant_outcome_name(Outcome outcome);
 extern Outcome grant_claim_outcome(Claim claim);
 extern Outcome grant_standing_outcome(Standing standing);
-extern void grant_acquire(const char *name, const AcquireRequest *request,
-						  GrantResult *result);
 extern void grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 						GrantResult *result);
 extern bool grant_release(const char *name, int64 epoch,
@@ -69,5 +56,6 @@ extern bool grant_request_handover(const char *name, const char *successor,
 extern bool grant_revoke(const char *name, const char *reason, int64 *epoch);
 
 extern void grant_default_row(const char *name, LeaseRow *row);
+extern void grant_clear_handover(LeaseRow *row);
 
 #endif							/* LEASE_GRANT_H */

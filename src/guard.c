@@ -6,7 +6,7 @@
  * A guard is a transaction's declaration "I act under lease L at epoch E".  It
  * is checked when it is made and again inside COMMIT.  Between the two nothing
  * of the holder's stands in the way of a takeover; what the guard leaves
- * behind is an entry in a list and the presence lock, which conflicts with
+ * behind is an entry in a list and two locks that show it and conflict with
  * nothing.
  *
  * The check at commit, for each guard in the order of names:
@@ -462,10 +462,12 @@ guard_declare(const char *name, int64 epoch, Oid user)
 
 	/*
 	 * Before the read, so that whoever supersedes the epoch either is seen or
-	 * sees.
+	 * sees; and in this order (evict.c).
 	 */
 	lock_tag_presence(&tag, name, epoch);
 	(void) lock_try(&tag, evict_presence_mode());	/* conflicts with nothing */
+	lock_tag_guarded(&tag, name);
+	(void) lock_try(&tag, evict_presence_mode());	/* nor does this */
 
 	if (!store_read(name, &reading))
 		guard_raise_unknown(name);

@@ -8,7 +8,7 @@
  * watched by the deadlock detector and they are gone with the transaction.
  * The tag carries a 64-bit hash of the lease's name; a collision makes two
  * leases wait for each other, nothing else, because every decision is made on
- * the row.  Only whom to evict is read from tags of presence.
+ * the row.  Only whom to evict is read from tags of presence and guarded.
  *
  * fence	per lease.  Exclusive, to the end of the transaction, for whoever
  *			changes the grant (acquire that wins, release, revoke, drop, create,
@@ -18,6 +18,7 @@
  *			waits for nothing else of its holder's.
  * presence per lease and epoch.  Share (superusers: access share), from the guard
  *			on: conflicts with nothing, and shows who acts under which grant.
+ * guarded	per lease.  The same, whatever the grant.
  * origin	per database.  Share while an epoch is drawn, exclusive while the
  *			sequence is lifted; released before the call returns.
  *
@@ -130,6 +131,15 @@ lock_tag_presence(LOCKTAG *tag, const char *name, int64 epoch)
 {
 	set_tag(tag, LEASE_LOCK_PRESENCE,
 			hash_combine64(hash_name(name), (uint64) epoch));
+}
+
+/*
+ * lock_tag_guarded makes the tag that shows who acts under any grant.
+ */
+void
+lock_tag_guarded(LOCKTAG *tag, const char *name)
+{
+	set_tag(tag, LEASE_LOCK_GUARDED, hash_name(name));
 }
 
 /*

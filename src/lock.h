@@ -31,11 +31,13 @@ typedef enum LeaseLockClass
 	LEASE_LOCK_SEAT = 27415,	/* per lease: who is in line */
 	LEASE_LOCK_RANK = 27416,	/* of one in line: who comes first */
 	LEASE_LOCK_CANDIDATE = 27417,	/* per lease and holder in line */
-	LEASE_LOCK_SIGN = 27418		/* per grant or peer: who writes its sign */
+	LEASE_LOCK_SIGN = 27418,	/* per grant or peer: who writes its sign */
+	LEASE_LOCK_GUARDED = 27419	/* per lease: who acts under any grant */
 } LeaseLockClass;
 
 extern void lock_tag_fence(LOCKTAG *tag, const char *name);
 extern void lock_tag_presence(LOCKTAG *tag, const char *name, int64 epoch);
+extern void lock_tag_guarded(LOCKTAG *tag, const char *name);
 extern void lock_tag_origin(LOCKTAG *tag);
 extern void lock_tag_queue(LOCKTAG *tag, const char *name);
 extern void lock_tag_seat(LOCKTAG *tag, const char *name);

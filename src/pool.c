@@ -7,7 +7,9 @@
  * the shards of a table, or the seats of a semaphore.  Who wants some of them
  * takes the first that are free and that nobody else is deciding about; it never
  * waits, so that many can take from one pool at the same time without standing in
- * each other's way.  Each holder begins at another place of the pool.
+ * each other's way.  Each holder begins at another place of the pool.  Whoever sits
+ * on a lease that is free is ended like by any taker, if that is allowed; it is had
+ * by the next call.
  *
  * How many each member of a pool should hold, is computed in sql/pools.sql.
  *
@@ -22,6 +24,7 @@
  */
 #include "postgres.h"
 
+#include "acquire.h"
 #include "api.h"
 #include "args.h"
 #include "authority.h"
@@ -29,7 +32,6 @@
 #include "common/hashfn.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "grant.h"
 #include "guard.h"
 #include "miscadmin.h"
 #include "role.h"
@@ -61,6 +63,7 @@ typedef struct PoolLease
 /* The leases of a pool */
 typedef struct Pool
 {
+	MemoryContext context;		/* of the array and the names */
 	PoolLease  *leases;
 	int			count;
 	int			size;			/* of the array */
@@ -77,7 +80,8 @@ add_lease(Pool *pool, const char *name, bool found)
 		pool->size = Max(pool->size * 2, 64);
 		pool->leases = pool->leases ?
 			repalloc(pool->leases, pool->size * sizeof(PoolLease)) :
-			palloc(pool->size * sizeof(PoolLease));
+			MemoryContextAlloc(pool->context,
+							   pool->size * sizeof(PoolLease));
 	}
 	pool->leases[pool->count].name = name;
 	pool->leases[pool->count].found = found;
@@ -91,8 +95,10 @@ add_lease(Pool *pool, const char *name, bool found)
 static void
 receive_lease(const LeaseRow *row, void *arg)
 {
+	Pool	   *pool = (Pool *) arg;
+
 	if (role_is_member(GetUserId(), row->role))
-		add_lease((Pool *) arg, pstrdup(row->name), true);
+		add_lease(pool, MemoryContextStrdup(pool->context, row->name), true);
 }
 
 /*
@@ -183,6 +189,21 @@ arg_up_to(FunctionCallInfo fcinfo)
 }
 
 /*
+ * take acquires a lease of a pool, if it can be had, and returns the reply.
+ */
+static bool
+take(FunctionCallInfo fcinfo, const char *name, const AcquireRequest *request)
+{
+	GrantResult result;
+
+	acquire_lease(name, request, &result);
+	if (result.outcome != OUTCOME_GRANTED)
+		return false;
+	api_put_reply(fcinfo, &result);
+	return true;
+}
+
+/*
  * lease_acquire_any: lease.acquire_any(names, holder, up_to, ttl, metadata)
  */
 Datum
@@ -193,7 +214,9 @@ lease_acquire_any(PG_FUNCTION_ARGS)
 										  &elements);
 	AcquireRequest request = {0};
 	int			up_to = arg_up_to(fcinfo);
-	Pool		pool = {0};
+	Pool		pool = {.context = CurrentMemoryContext};
+	MemoryContext lease_context;
+	MemoryContext caller_context;
 	uint32		start;
 
 	request.holder = arg_string(fcinfo, Arg_holder, "holder",
@@ -207,19 +230,21 @@ lease_acquire_any(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	start = hash_bytes((const unsigned char *) request.holder,
 					   (int) strlen(request.holder));
+	lease_context = AllocSetContextCreate(CurrentMemoryContext, "lease of pool",
+										  ALLOCSET_SMALL_SIZES);
+	caller_context = MemoryContextSwitchTo(lease_context);
 	for (int i = 0; i < pool.count && up_to > 0; i++)
 	{
 		const PoolLease *lease =
 			&pool.leases[(start % pool.count + i) % pool.count];
-		GrantResult result;
 
 		CHECK_FOR_INTERRUPTS();
 		request.if_there = lease->found;
-		grant_acquire(lease->name, &request, &result);
-		if (result.outcome != OUTCOME_GRANTED)
-			continue;
-		api_put_reply(fcinfo, &result);
-		up_to--;
+		if (take(fcinfo, lease->name, &request))
+			up_to--;
+		MemoryContextReset(lease_context);
 	}
+	MemoryContextSwitchTo(caller_context);
+	MemoryContextDelete(lease_context);
 	return (Datum) 0;
 }

@@ -317,7 +317,28 @@ form_tuple(TupleDesc desc, const LeaseRow *row)
 }
 
 /*
- * find_version scans for the version of a lease that a snapshot shows.
+ * read_created copies a version into a row if another running transaction has
+ * created it, as one that replaces a row that is not there.
+ */
+static bool
+read_created(TupleTableSlot *slot, LeaseRow *row)
+{
+	HeapTuple	tuple = rows_tuple(slot);
+	TransactionId xmin = HeapTupleHeaderGetXmin(tuple->t_data);
+
+	if (TransactionIdIsCurrentTransactionId(xmin) ||
+		!TransactionIdIsInProgress(xmin) ||
+		!read_version(slot, NULL, row))
+		return false;
+	row->updater = xmin;
+	row->next_tid = row->tid;
+	ItemPointerSetInvalid(&row->tid);
+	return true;
+}
+
+/*
+ * find_version scans for the version of a lease that a snapshot shows; or without a
+ * snapshot, for one that another running transaction has created.
  */
 static bool
 find_version(Relation rel, const char *name, Snapshot snapshot, LeaseRow *row)
@@ -334,7 +355,8 @@ find_version(Relation rel, const char *name, Snapshot snapshot, LeaseRow *row)
 	rows_set_name_key(&key, name);
 	scan = rows_begin_scan(rel, index, &key, 1);
 	while (!found && index_getnext_slot(scan, ForwardScanDirection, slot))
-		found = read_version(slot, snapshot, row);
+		found = snapshot ? read_version(slot, snapshot, row) :
+			read_created(slot, row);
 	index_endscan(scan);
 
 	ExecDropSingleTupleTableSlot(slot);
@@ -376,6 +398,24 @@ store_read(const char *name, Reading *reading)
 }
 
 /*
+ * store_read_created reads a lease that another running transaction has created and
+ * not committed, and tells whether there is one; to be called when store_read has
+ * found none.  The row is as it was first created; its updater has perhaps replaced it
+ * since, see store_read_uncommitted.
+ */
+bool
+store_read_created(const char *name, Reading *created)
+{
+	Relation	rel = open_to_read();
+	bool		found = find_version(rel, name, NULL, &created->row);
+
+	table_close(rel, AccessShareLock);
+	if (found)
+		store_judge(created);
+	return found;
+}
+
+/*
  * store_read_uncommitted reads the newest version that the transaction
  * row->updater has made of a row, and tells whether there is one: not if that
  * transaction deleted the lease, rolled back or has just ended.
@@ -397,7 +437,8 @@ store_read_uncommitted(const LeaseRow *row, Reading *next)
 		ItemPointerData tid = version.next_tid;
 
 		found = false;
-		if (ItemPointerEquals(&version.tid, &tid))
+		if (ItemPointerIsValid(&version.tid) &&
+			ItemPointerEquals(&version.tid, &tid))
 			break;				/* it deleted the row */
 
 		/*
@@ -523,20 +564,35 @@ store_read_prefix(const char *prefix,
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	IndexScanDesc scan;
 	ScanKeyData key;
-	LeaseRow	row;
+	bool		more = true;
+	MemoryContext row_context;
+	MemoryContext caller_context = CurrentMemoryContext;
 
 	ScanKeyInit(&key, 1, BTGreaterEqualStrategyNumber, F_TEXT_GE,
 				CStringGetTextDatum(prefix));
 	key.sk_collation = C_COLLATION_OID;
 	scan = rows_begin_scan(rel, index, &key, 1);
-	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	row_context = AllocSetContextCreate(CurrentMemoryContext, "lease row",
+										ALLOCSET_SMALL_SIZES);
+
+	/* A scan of an index may allocate what lives as long as itself. */
+	while (more && index_getnext_slot(scan, ForwardScanDirection, slot))
 	{
-		if (!read_version(slot, snapshot, &row))
-			continue;
-		if (strncmp(row.name, prefix, strlen(prefix)) != 0)
-			break;
-		receive(&row, arg);
+		LeaseRow	row;
+
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextSwitchTo(row_context);
+		if (read_version(slot, snapshot, &row))
+		{
+			more = strncmp(row.name, prefix, strlen(prefix)) == 0;
+			if (more)
+				receive(&row, arg);
+		}
+		MemoryContextSwitchTo(caller_context);
+		MemoryContextReset(row_context);
 	}
+
+	MemoryContextDelete(row_context);
 	index_endscan(scan);
 
 	ExecDropSingleTupleTableSlot(slot);

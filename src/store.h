@@ -77,6 +77,7 @@ typedef struct Reading
 } Reading;
 
 extern bool store_read(const char *name, Reading *reading);
+extern bool store_read_created(const char *name, Reading *created);
 extern bool store_read_uncommitted(const LeaseRow *row, Reading *next);
 extern bool store_snapshot_covers(const char *name, int64 epoch);
 extern void store_read_all(void (*receive) (const LeaseRow *row, void *arg),

@@ -18,7 +18,7 @@ SELECT epoch AS second FROM lease.acquire('c/2', 'a') \gset
 
 -- What this session holds in the lock classes of leases.
 CREATE VIEW lease_lock AS
-	SELECT CASE objsubid WHEN 27411 THEN 'fence' WHEN 27412 THEN 'presence' ELSE objsubid::text END AS class, mode, count(*)
+	SELECT CASE objsubid WHEN 27411 THEN 'fence' WHEN 27412 THEN 'presence' WHEN 27419 THEN 'guarded' ELSE objsubid::text END AS class, mode, count(*)
 		FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'
 		GROUP BY 1, 2 ORDER BY 1;
 

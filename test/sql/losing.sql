@@ -82,7 +82,7 @@ SELECT count(*) FROM lease.read_status() WHERE name LIKE 'l/%';
 SELECT * FROM trace;
 COMMIT;
 
--- A guard takes a lock that conflicts with nothing, and no transaction id.
+-- A guard takes two locks that conflict with nothing, and no transaction id.
 BEGIN;
 SELECT lease.guard('l/held', :held);
 SELECT * FROM trace;

@@ -18,10 +18,11 @@ CREATE TABLE guarded (x text);
 CREATE TABLE other (x text);
 SELECT lease.protect('guarded', 'sp', ddl => false), lease.protect('other', 'sp/other', ddl => false) \g /dev/null
 
--- Who acts under a grant shows in pg_locks, in a class of its own.
+-- Who acts under a grant shows in pg_locks, in classes of its own: one of the grant, and
+-- one of the lease.
 CREATE VIEW presence AS
-	SELECT count(*) AS presence FROM pg_locks
-		WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objsubid = 27412;
+	SELECT count(*) FILTER (WHERE objsubid = 27412) AS presence, count(*) FILTER (WHERE objsubid = 27419) AS guarded FROM pg_locks
+		WHERE pid = pg_backend_pid() AND locktype = 'advisory';
 
 --
 -- Rolled back, it is forgotten

@@ -32,7 +32,7 @@ $node->safe_psql(
 	CREATE ROLE chief LOGIN SUPERUSER;
 	SELECT lease.allow('app');
 	GRANT SELECT ON lease.event TO app;
-	GRANT EXECUTE ON FUNCTION lease.alter, lease.drop, lease.revoke TO app;
+	GRANT EXECUTE ON FUNCTION lease.create, lease.alter, lease.drop, lease.revoke TO app;
 	CREATE TABLE plain (id bigserial, who text);
 	GRANT ALL ON plain, plain_id_seq TO app;
 });
@@ -387,17 +387,129 @@ foreach my $depth (3, 100)
 	quit($holder);
 }
 
-# acquire_any does not wait, and ends nobody who would have to be waited for.
+# acquire_any does not wait; it passes over the lease, and has it when it comes again.
 {
 	my ($lease, $holder, $epoch) = scenario('all');
+	my $any = "SELECT count(*) FROM lease.acquire_any(ARRAY['$lease'], 'successor')";
+	my $until = time + $PATIENCE;
+	my $granted;
 
 	$holder->do('BEGIN; ' . renew($lease, $epoch));
-	is( $successor->do(
-			"SELECT count(*) FROM lease.acquire_any(ARRAY['$lease'], 'successor')"),
-		'0',
-		'acquire_any passes over a lease whose row is kept');
-	spared($holder, 'and ends nobody');
+	$granted = $successor->do($any);
+	is($granted, 0, 'acquire_any passes over a lease whose row is kept');
+	$granted = $successor->do($any) while $granted == 0 && time < $until;
+	is($granted, 1, 'but when it comes again and again, it takes the lease');
+	ended($holder, 'as the session in its way is ended');
 	quit($holder);
+}
+
+# A blocker that goes from one statement to the next waits for its client only
+# for moments.  On a busy machine a client may pause by itself; one that does not, of
+# several, is enough.
+{
+	my $spared = 0;
+	my $statements = PostgreSQL::Test::Utils::tempdir() . '/statements.sql';
+	my ($lease, $holder, $epoch);
+
+	append_to_file($statements, "SELECT pg_sleep(0.001);\n" x 100_000);
+	for (my $try = 0; !$spared && $try < 5; $try++)
+	{
+		($lease, $holder, $epoch) = scenario('all');
+		$holder->do('BEGIN; ' . renew($lease, $epoch));
+		$holder->ask("\\i $statements");
+		wait_for_event($node, $holder, 'PgSleep');
+		my $answer =
+		  $successor->query("SET lease.busy_timeout = '400 ms'; " . take($lease));
+		$spared = $answer->{sqlstate} eq 'LS006' && log_of($holder->backend) == 0;
+		$holder->{run}->kill_kill;
+		$successor->do('RESET lease.busy_timeout');
+	}
+	ok($spared, 'a blocker that is merely between two statements is not ended');
+}
+
+# To reclaim a lease that is live does not end who has a live change of it under way.
+foreach my $change ([ 'a renewal', "lease.renew('%s', %s)" ],
+	[ 'a change of settings', "lease.alter('%s', ttl => '5 min')" ])
+{
+	my ($what, $call) = @$change;
+	my ($lease, $holder, $epoch) = scenario('all');
+	my $twin = session($node, user => 'app');
+	my $reclaim = "SELECT outcome FROM lease.acquire('$lease', 'holder', reclaim => true)";
+
+	no warnings 'redundant';
+	$holder->do('BEGIN; SELECT ' . sprintf($call, $lease, $epoch));
+	refused($twin->query("SET lease.busy_timeout = '400 ms'; $reclaim"),
+		'LS006', "a reclaim behind $what of a live grant is busy");
+	spared($holder, 'and nobody is ended');
+	is($holder->query('COMMIT')->{error}, '', 'what is live is committed');
+	is($twin->do($reclaim), 'granted', 'and then reclaimed');
+	quit($holder, $twin);
+}
+
+# A revocation ends a grant, live or not, and who has it under way.
+foreach my $case ([ 'all', 1 ], [ 'blockers', 1 ], [ 'none', 0 ])
+{
+	my ($evict, $ends) = @$case;
+	my ($lease, $holder, $epoch) = scenario($evict);
+	my $operator = session($node, sql => "SET lease.busy_timeout = '5 s'");
+
+	$holder->do('BEGIN; ' . renew($lease, $epoch));
+	$holder->pause;
+	if ($ends)
+	{
+		is($operator->do("SELECT lease.revoke('$lease')"),
+			$epoch, "$evict: a lease that is renewed by a stopped client is revoked");
+		ended($holder, 'and its session ended');
+		is(evicted($lease), '{"blockers": [' . $holder->backend . ']}', 'as the event says');
+	}
+	else
+	{
+		$operator->do("SET lease.busy_timeout = '300 ms'");
+		refused($operator->query("SELECT lease.revoke('$lease')"),
+			'LS006', "$evict: a revocation of a lease whose row is kept is busy");
+		$holder->resume;
+		spared($holder, 'and nobody is ended');
+	}
+	quit($holder, $operator);
+}
+
+# A lease that is created on the way (lease.auto_create) and not committed
+foreach my $grants (0, 1)
+{
+	my $lease = 'created_' . $grants;
+	my $holder = session($node, user => 'app', sql => 'SET lease.auto_create = on');
+	my $other = session($node, user => 'app', sql => 'SET lease.auto_create = on');
+
+	$holder->do('BEGIN; '
+		  . ($grants
+			? "SELECT lease.acquire('$lease', 'holder', ttl => '10 min')"
+			: "SELECT lease.create('$lease')"));
+	if ($grants)
+	{
+		is($other->do(take($lease)), 'held', 'a lease that is created and granted is held');
+		spared($holder, 'its holder is not ended');
+	}
+	is($successor->do('SET lease.auto_create = on; ' . take($lease)),
+		'granted', 'a lease that is created, and not held, is taken');
+	ended($holder, 'who has not committed that is ended');
+	is(evicted($lease), '{"blockers": [' . $holder->backend . ']}', 'as the event says');
+	$successor->do('RESET lease.auto_create');
+	quit($holder, $other);
+}
+
+# Whoever has locked the index by hand is waited for within the bound.
+{
+	my ($lease, $holder, $epoch) = scenario('all');
+	my $owner = session($node,
+		sql => 'BEGIN; ALTER INDEX lease.lease_pkey SET TABLESPACE pg_default');
+
+	$holder->do("SET lease.busy_timeout = '300 ms'");
+	refused($holder->query("SELECT lease.$_"),
+		'LS006', "the index is locked: lease.$_ is busy")
+	  foreach "acquire('$lease', 'other')", "renew('$lease', $epoch)",
+	  "release('$lease', $epoch)", "revoke('$lease')", "alter('$lease', ttl => '1 s')";
+	$owner->do('ROLLBACK');
+	quit($holder, $owner);
 }
 
 # Superusers are told of, not ended.
@@ -419,6 +531,10 @@ foreach my $depth (3, 100)
 	taken($lease, 'a lease whose guarded transaction is a superuser\'s is taken');
 	spared($holder, 'and whoever has logged in as superuser is not ended');
 	is(evicted($lease), '', 'as the history tells');
+	like(
+		slurp_file($node->logfile),
+		qr/LOG:  process @{[$holder->backend]} acts under a superseded/,
+		'and the log names it');
 	refused($holder->query('COMMIT'), 'LS001', 'but its COMMIT is refused');
 	quit($holder);
 }
@@ -483,6 +599,72 @@ foreach my $case (
 	spared($holder, 'the holder is not ended');
 	refused($holder->query('COMMIT'), 'LS001', 'but its COMMIT is refused');
 	quit($holder, $gate);
+}
+
+# The same, and it then waits for its client, who is stopped: at the next renewal, or
+# when somebody takes the lease again, it is ended; who acts under the present grant
+# is not.
+foreach my $case ([ 'all', 'renew' ], [ 'all', 'take' ], [ 'blockers', 'renew' ])
+{
+	my ($evict, $how) = @$case;
+	my ($lease, $holder, $epoch) = scenario($evict);
+	my $gate = session($node, sql => 'SELECT pg_advisory_lock(1)');
+	my $present = session($node, user => 'app');
+
+	$holder->do('BEGIN; ' . guard($lease, $epoch) . ' WHERE id = 1');
+	$holder->ask('SELECT pg_advisory_lock_shared(1)');
+	wait_for_event($node, $holder, 'advisory');
+	$present->do("SELECT lease.revoke('$lease')");
+	my $new = $present->do("SELECT epoch FROM lease.acquire('$lease', 'present')");
+	$gate->do('SELECT pg_advisory_unlock(1)');
+	$holder->answer;
+	$holder->pause;
+	$present->do('BEGIN; ' . guard($lease, $new) . ' WHERE id = 2');
+	if ($how eq 'renew')
+	{
+		my $renewer = session($node, user => 'app');
+
+		is($renewer->do("SELECT outcome FROM lease.renew('$lease', $new)"),
+			'renewed', "$evict: the present holder renews");
+		quit($renewer);
+	}
+	else
+	{
+		taken($lease, "$evict: somebody takes the lease again");
+	}
+	if ($evict eq 'all')
+	{
+		ended($holder, 'which ends who has been left behind');
+	}
+	else
+	{
+		$holder->resume;
+		spared($holder, 'which ends nobody');
+	}
+	if ($how eq 'renew')
+	{
+		spared($present, 'and not who acts under the present grant');
+		is($present->query('COMMIT')->{error}, '', 'who commits');
+	}
+	else
+	{
+		ended($present, 'and who acts under the one before');
+	}
+	quit($holder, $present, $gate);
+}
+
+# A renewal under a grant that is not committed yet has superseded nothing.
+{
+	my ($lease, $holder, $epoch) = scenario('all');
+	my $other = session($node, user => 'app');
+
+	$holder->do('BEGIN; ' . guard($lease, $epoch));
+	$other->do(
+		"BEGIN; SELECT lease.renew('$lease', epoch) FROM lease.acquire('$lease', 'holder', reclaim => true); ROLLBACK"
+	);
+	spared($holder, 'a grant and a renewal that are rolled back end nobody');
+	is($holder->query('COMMIT')->{error}, '', 'whose transaction commits');
+	quit($holder, $other);
 }
 
 # What else waits for a client: COPY from it, and a result that it does not read

@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * passage.c
+ *	  Getting past those who are in the way of a takeover or a revocation.
+ *
+ * Whoever has replaced a lease's row and not committed keeps everybody else from
+ * it.  Who wants to take the lease, or to take it back, waits for that transaction
+ * with a bound; and if the lease's setting "evict" allows it, and the authority of
+ * what the transaction has made of the row is over, its session is ended
+ * (evict.c).  A revocation ends whatever authority there is, so that it may end
+ * any such session.
+ *
+ * What a session has made of the row can be read while it is not committed, and
+ * can change at any time, as can what the session does; so both are looked at
+ * again every now and then, until it is gone or time is up.
+ *
+ * Those who act under a grant that has been superseded or revoked are ended when
+ * that has been committed (aftermath.c).
+ *
+ * No locks of its own.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/passage.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "aftermath.h"
+#include "authority.h"
+#include "change.h"
+#include "clock.h"
+#include "evict.h"
+#include "lock.h"
+#include "passage.h"
+
+/* How often it is looked at who is in the way, in milliseconds */
+#define LOOK_INTERVAL	50
+
+/*
+ * passage_begin begins a way on which nobody has been met yet.
+ */
+void
+passage_begin(Passage *passage, bool nowait, bool revokes)
+{
+	passage->nowait = nowait;
+	passage->revokes = revokes;
+	passage->ended = NIL;
+	passage->latest = InvalidTransactionId;
+	passage->since = 0;
+}
+
+/*
+ * is_over tells whether the authority of what a transaction has made of a row is
+ * over.  If it has dropped the lease, that of the row is what counts.
+ */
+static bool
+is_over(const Reading *reading)
+{
+	Reading		next;
+
+	if (!store_read_uncommitted(&reading->row, &next))
+		next = *reading;
+	return authority_standing(&next.authority, next.row.epoch, &next.at) !=
+		STANDING_LIVE;
+}
+
+/*
+ * end_updater ends the session that has replaced a row, if that may be done and has
+ * not been done yet.
+ */
+static void
+end_updater(Passage *passage, const Reading *reading)
+{
+	const LeaseRow *row = &reading->row;
+	int			pid;
+
+	if (TransactionIdEquals(row->updater, passage->latest) ||
+		!(passage->revokes || is_over(reading)) ||
+		!evict_blocker(row, &pid))
+		return;
+	passage->ended = lappend_int(passage->ended, pid);
+	passage->latest = row->updater;
+}
+
+/*
+ * passage_get_past waits for a while for the transaction that has replaced the
+ * version that was read, or ends its session.  False means that it is still there
+ * and must not be waited for any longer.
+ *
+ * Otherwise it may be there, too: the caller reads and decides anew.
+ */
+bool
+passage_get_past(Passage *passage, const Reading *reading, int *blocker)
+{
+	const LeaseRow *row = &reading->row;
+
+	if (row->evict != EVICT_NONE)
+		end_updater(passage, reading);
+	else if (!passage->nowait)
+		return change_await_updater(row, blocker);
+	if (!passage->nowait)
+	{
+		if (passage->since == 0)
+			passage->since = clock_moment();
+		if (lock_await_transaction_again(row->updater, LOOK_INTERVAL,
+										 passage->since) ||
+			!lock_budget_is_spent())
+			return true;
+	}
+	*blocker = lock_transaction_pid(row->updater);
+	return false;
+}
+
+/*
+ * add_pids appends a list of pids to the detail of an event, unless it is empty.
+ */
+static void
+add_pids(StringInfo detail, const char *key, const List *pids)
+{
+	StringInfoData json;
+	ListCell   *cell;
+
+	if (pids == NIL)
+		return;
+	initStringInfo(&json);
+	foreach(cell, pids)
+		appendStringInfo(&json, "%s%d", json.len == 0 ? "[" : ", ",
+						 lfirst_int(cell));
+	appendStringInfoChar(&json, ']');
+	event_detail_raw(detail, key, json.data);
+}
+
+/*
+ * passage_add_event appends to the events of a takeover or revocation which
+ * sessions it ends: those that it has met on its way, and, as far as they are there
+ * by now, those that act under any grant up to the one in the row.
+ */
+void
+passage_add_event(const Passage *passage, const LeaseRow *row,
+				  EventList *events)
+{
+	StringInfoData detail;
+	List	   *guarded = NIL;
+
+	if (row->evict == EVICT_ALL && row->epoch != 0)
+		guarded = evict_list_guarded(row->name);
+	initStringInfo(&detail);
+	add_pids(&detail, "blockers", passage->ended);
+	add_pids(&detail, "guarded", guarded);
+	if (detail.len > 0)
+		event_add(events, EVENT_EVICTED, row->epoch, row->holder,
+				  event_detail(&detail));
+}
+
+/*
+ * passage_end_guarded has the sessions ended that act under any grant of a lease but
+ * the spared one (0: none), when this has been committed.
+ */
+void
+passage_end_guarded(const LeaseRow *row, int64 spared)
+{
+	if (row->evict == EVICT_ALL)
+		aftermath_evict(row->name, spared);
+}
