@@ -93,7 +93,8 @@ COMMENT ON COLUMN lease.lease.event_seq IS 'seq of the latest event of this leas
 -- see src/event.c.
 CREATE TABLE lease.event (
 	name text COLLATE "C" NOT NULL,
-	-- By hand (in a restore) not so far that the extension could not count on from there.
+	-- By hand, in a restore say, not beyond 2^62.  (The extension's own events are not
+	-- checked, so that it can count on from there.)
 	seq bigint NOT NULL CHECK (seq > 0 AND seq < 4611686018427387904),
 	kind text NOT NULL,
 	epoch bigint,
@@ -110,7 +111,7 @@ CREATE TABLE lease.event (
 COMMENT ON TABLE lease.event IS 'every transition of every lease, no renewals; append-only; without gaps in seq for each lease';
 COMMENT ON COLUMN lease.event.name IS 'the lease';
 COMMENT ON COLUMN lease.event.seq IS 'counts the events of the lease from 1, without gaps, also across drop and re-create';
-COMMENT ON COLUMN lease.event.kind IS 'created, altered, dropped; granted; and what ended a grant: released, expired (recorded when somebody takes over), revoked, superseded (reclaimed by its own holder); reserved (for a successor); handover (its holder was asked to step down); evicted (the sessions in the way of a takeover or revocation: blockers were ended before it, guarded those that waited for their clients in transactions guarded by an earlier grant when it was written, and are ended when it is committed)';
+COMMENT ON COLUMN lease.event.kind IS 'created, altered, dropped; granted; and what ended a grant: released, expired (recorded when somebody takes over), revoked, superseded (reclaimed by its own holder); reserved (for a successor); handover (its holder was asked to step down); evicted (the sessions in the way of this takeover or revocation: blockers were ended before it; guarded were those that waited for their clients in transactions guarded by an earlier grant when it was written, and are ended when it is committed; the server log has a line for each that is ended)';
 COMMENT ON COLUMN lease.event.epoch IS 'of the grant that it is about; null if there was none';
 COMMENT ON COLUMN lease.event.holder IS 'to whom that was made; of reserved: the successor';
 COMMENT ON COLUMN lease.event.at IS 'transaction time, on the wall clock of the server';

@@ -287,6 +287,9 @@ create(const char *name, bool nowait, int *blocker)
 /*
  * create_if_missing creates a lease with default settings if there is none of
  * that name.  False means that the result is complete.
+ *
+ * Who begins to create it after it was looked for, and stays, is waited for at the
+ * fence lock; the next call gets past.
  */
 static bool
 create_if_missing(const char *name, const AcquireRequest *request,

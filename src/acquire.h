@@ -21,7 +21,7 @@ typedef struct AcquireRequest
 	int64		ttl;			/* 0: the lease's default */
 	bool		reclaim;
 	Datum		metadata;		/* jsonb; 0 if none */
-	bool		nowait;			/* busy at once, whoever is in the way */
+	bool		nowait;			/* end who may be ended, but wait for nobody */
 	bool		if_there;		/* no error if there is none for the user */
 } AcquireRequest;
 

@@ -29,13 +29,21 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+/* What there is to do */
+typedef enum DeedKind
+{
+	DEED_WAKE,					/* wake who is first in line */
+	DEED_EVICT,					/* end who acts under another grant */
+	DEED_SPARE					/* not even that: the lease is set up so */
+}			DeedKind;
+
 /* One thing to do */
 typedef struct Deed
 {
-	struct Deed *next;
+	struct Deed *next;			/* an earlier one */
 	SubTransactionId subid;		/* where it was put here */
-	bool		evicts;			/* end sessions; or else wake a candidate */
-	int64		spared;			/* the epoch whose sessions are not ended */
+	DeedKind	kind;
+	int64		present;		/* the grant that there is now, or 0 */
 	char		name[FLEXIBLE_ARRAY_MEMBER];
 } Deed;
 
@@ -46,14 +54,14 @@ static Deed *deeds = NULL;
  * add appends a thing to do.
  */
 static void
-add(const char *name, bool evicts, int64 spared)
+add(const char *name, DeedKind kind, int64 present)
 {
 	Deed	   *deed = MemoryContextAlloc(TopTransactionContext,
 										  offsetof(Deed, name) + strlen(name) + 1);
 
 	deed->subid = GetCurrentSubTransactionId();
-	deed->evicts = evicts;
-	deed->spared = spared;
+	deed->kind = kind;
+	deed->present = present;
 	strcpy(deed->name, name);
 	deed->next = deeds;
 	deeds = deed;
@@ -65,31 +73,55 @@ add(const char *name, bool evicts, int64 spared)
 void
 aftermath_wake(const char *name)
 {
-	add(name, false, 0);
+	add(name, DEED_WAKE, 0);
 }
 
 /*
- * aftermath_evict has the sessions ended that act under any epoch of a lease but one,
- * which is that of the present grant, or 0 if there is none.
+ * aftermath_supersede notes that all grants of a lease are over but the present one (0:
+ * there is none), and has the sessions ended that act under them, if those may be.
  */
 void
-aftermath_evict(const char *name, int64 spared)
+aftermath_supersede(const char *name, int64 present, bool evicts)
 {
-	add(name, true, spared);
+	add(name, evicts ? DEED_EVICT : DEED_SPARE, present);
 }
 
 /*
- * aftermath_evicts tells whether that is to be done for a lease.
+ * find_superseding finds the latest of these notes about a lease in a list, or NULL.
+ */
+static const Deed *
+find_superseding(const Deed *list, const char *name)
+{
+	for (const Deed *deed = list; deed; deed = deed->next)
+	{
+		if (deed->kind != DEED_WAKE && strcmp(deed->name, name) == 0)
+			return deed;
+	}
+	return NULL;
+}
+
+/*
+ * aftermath_has_superseded tells whether this transaction has made or ended a grant of
+ * a lease.
  */
 bool
-aftermath_evicts(const char *name)
+aftermath_has_superseded(const char *name)
 {
-	for (const Deed *deed = deeds; deed; deed = deed->next)
-	{
-		if (deed->evicts && strcmp(deed->name, name) == 0)
-			return true;
-	}
-	return false;
+	return find_superseding(deeds, name) != NULL;
+}
+
+/*
+ * do_deed does one thing.  Of several grants that were made or ended in this
+ * transaction, only the latest counts: somebody may already act under it.
+ */
+static void
+do_deed(const Deed *deed)
+{
+	if (deed->kind == DEED_WAKE)
+		line_wake(deed->name);
+	else if (deed->kind == DEED_EVICT &&
+			 find_superseding(deeds, deed->name) == deed)
+		evict_superseded(deed->name, deed->present);
 }
 
 /*
@@ -105,10 +137,7 @@ aftermath_commit(void)
 	{
 		PG_TRY();
 		{
-			if (deed->evicts)
-				evict_superseded(deed->name, deed->spared);
-			else
-				line_wake(deed->name);
+			do_deed(deed);
 		}
 		PG_CATCH();
 		{

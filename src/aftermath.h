@@ -13,8 +13,8 @@
 #include "lease.h"
 
 extern void aftermath_wake(const char *name);
-extern void aftermath_evict(const char *name, int64 spared);
-extern bool aftermath_evicts(const char *name);
+extern void aftermath_supersede(const char *name, int64 present, bool evicts);
+extern bool aftermath_has_superseded(const char *name);
 extern void aftermath_commit(void);
 extern void aftermath_end_subtransaction(SubTransactionId subid,
 										 SubTransactionId parent_subid,

@@ -17,13 +17,16 @@
  *
  * Blockers (evict_blocker) are found by the xid that has replaced the row.  Such a
  * transaction may have other work to commit, so that it is ended only if it has been
- * as it is for a while, and not merely between two statements.
+ * idle for a moment, and is not merely between two statements.  (Of a COPY, or a result
+ * that is being sent, it cannot be told how long it waits: it counts when the statement
+ * is as old as that.)
  *
  * Guarded transactions are found by two locks, which each takes from the guard on,
  * before it reads the row, and which conflict with nothing: presence, of the lease
  * and the epoch, and then guarded, of the lease.  Who shows the latter, but not
  * presence under the present grant, acts under one that has been superseded; who is
- * not found reads the new epoch.  Superusers take the locks in another mode, so that
+ * not found reads the new epoch.  (Who acts under both is not ended, though it cannot
+ * commit.)  Superusers take the locks in another mode, so that
  * they can be told apart in the transaction callback, where no catalog can be read
  * (evict_presence_mode).  A session that executes a statement when its epoch is
  * superseded is not ended then; but it may wait for its client later.  Therefore it
@@ -74,8 +77,8 @@
 #define ASK_FOR_PRESENCE	RowExclusiveLock	/* does not see superusers */
 #define ASK_FOR_ALL			AccessExclusiveLock
 
-/* How long a blocker has to have been as it is, in milliseconds */
-#define WHILE	50
+/* How long a blocker has to have been idle, in milliseconds */
+#define PAUSE	50
 
 #if PG_VERSION_NUM < 160000
 #define pgstat_get_local_beentry_by_index(i)	pgstat_fetch_stat_local_beentry(i)
@@ -133,11 +136,12 @@ can_be_ended(PGPROC *proc, const VirtualTransactionId *vxid)
 }
 
 /*
- * end_blocker ends the session that runs a transaction, if that is allowed and the
- * transaction has a change to show, and returns its pid, or 0.
+ * signal_blocker returns the pid of the session that runs a transaction, if that may be
+ * ended and has a change to show, and sends it a signal (0: none); or 0.
  */
 static int
-end_blocker(const VirtualTransactionId *vxid, TransactionId change)
+signal_blocker(const VirtualTransactionId *vxid, TransactionId change,
+			   int signal)
 {
 	PGPROC	   *proc = lock_proc(vxid);
 	int			pid = 0;
@@ -146,7 +150,7 @@ end_blocker(const VirtualTransactionId *vxid, TransactionId change)
 		return 0;
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	if (can_be_ended(proc, vxid) && has_made(proc, change) &&
-		kill(proc->pid, SIGTERM) == 0)
+		kill(proc->pid, signal) == 0)
 		pid = proc->pid;
 	LWLockRelease(ProcArrayLock);
 	return pid;
@@ -154,12 +158,15 @@ end_blocker(const VirtualTransactionId *vxid, TransactionId change)
 
 /*
  * has_paused tells whether a process has been idle, or in the statement that it
- * executes, for a while.  Where it does not track that, it counts as such.
+ * executes, for a moment.  Where that is not tracked (track_activities) it has; if the
+ * clock was set back since, we do not know, and it has not.
+ *
+ * PostgreSQL gives access to a snapshot of all processes only.  A transaction that has
+ * looked at pg_stat_activity before sees it anew after this.
  */
 static bool
 has_paused(int pid)
 {
-	TimestampTz now = GetCurrentTimestamp();
 	bool		paused = false;
 
 	pgstat_clear_backend_activity_snapshot();
@@ -167,17 +174,42 @@ has_paused(int pid)
 	{
 		const PgBackendStatus *status =
 			&pgstat_get_local_beentry_by_index(i)->backendStatus;
-		TimestampTz since = status->st_state_start_timestamp;
 
 		if (status->st_procpid != pid)
 			continue;
-
-		/* If the clock was set back, we do not know. */
-		paused = since > now || TimestampDifferenceExceeds(since, now, WHILE);
+		paused = TimestampDifferenceExceeds(status->st_state_start_timestamp,
+											GetCurrentTimestamp(), PAUSE);
 		break;
 	}
 	pgstat_clear_backend_activity_snapshot();
 	return paused;
+}
+
+/*
+ * find_blocker finds the transaction that has replaced a version of a row and not
+ * committed, if its session may be ended by us at all.
+ */
+static bool
+find_blocker(TransactionId change, VirtualTransactionId *vxid)
+{
+	TransactionId xid = lock_top_transaction(change);
+	PGPROC	   *proc;
+	Oid			role;
+	bool		running;
+
+	if (!TransactionIdIsValid(xid))
+		return false;
+	proc = BackendPidGetProc(BackendXidGetPid(xid));
+	if (!proc)
+		return false;
+
+	/* Under the lock, or what is read might be of two transactions. */
+	LWLockAcquire(ProcArrayLock, LW_SHARED);
+	running = TransactionIdEquals(proc->xid, xid);
+	GET_VXID_FROM_PGPROC(*vxid, *proc);
+	role = proc->roleId;
+	LWLockRelease(ProcArrayLock);
+	return running && OidIsValid(role) && !superuser_arg(role);
 }
 
 /*
@@ -188,31 +220,14 @@ has_paused(int pid)
 bool
 evict_blocker(const LeaseRow *row, int *pid)
 {
-	TransactionId xid = lock_top_transaction(row->updater);
 	VirtualTransactionId vxid;
-	PGPROC	   *proc;
-	Oid			role;
-	bool		running;
 
-	*pid = 0;
-	if (row->evict == EVICT_NONE || !TransactionIdIsValid(xid))
+	if (!find_blocker(row->updater, &vxid))
 		return false;
-
-	proc = BackendPidGetProc(BackendXidGetPid(xid));
-	if (!proc)
+	*pid = signal_blocker(&vxid, row->updater, 0);
+	if (*pid == 0 || !has_paused(*pid))
 		return false;
-
-	/* Under the lock, or what is read might be of two transactions. */
-	LWLockAcquire(ProcArrayLock, LW_SHARED);
-	running = proc->xid == xid;
-	GET_VXID_FROM_PGPROC(vxid, *proc);
-	role = proc->roleId;
-	LWLockRelease(ProcArrayLock);
-	if (!running || !OidIsValid(role) || superuser_arg(role) ||
-		!has_paused(proc->pid))
-		return false;
-
-	*pid = end_blocker(&vxid, row->updater);
+	*pid = signal_blocker(&vxid, row->updater, SIGTERM);
 	if (*pid == 0)
 		return false;
 	ereport(LOG,
@@ -227,22 +242,23 @@ typedef struct Search
 {
 	const char *name;
 	LOCKTAG		guarded;		/* held by whoever acts under any grant */
-	LOCKTAG		spared;			/* presence under the present one */
-	bool		spares;			/* is there one? */
+	LOCKTAG		present;		/* presence under the present one */
+	bool		has_present;	/* is there one? */
+	VirtualTransactionId *found;	/* who acts under any */
 } Search;
 
 /*
- * begin_search prepares a search for those who act under another grant of a lease
- * than the spared one (0: none), and returns who acts under any.
+ * begin_search begins a search for those who act under another grant of a lease than
+ * the present one (0: there is none).
  */
-static VirtualTransactionId *
-begin_search(Search *search, const char *name, int64 spared, LOCKMODE mode)
+static void
+begin_search(Search *search, const char *name, int64 present, LOCKMODE mode)
 {
 	search->name = name;
 	lock_tag_guarded(&search->guarded, name);
-	lock_tag_presence(&search->spared, name, spared);
-	search->spares = spared != 0;
-	return GetLockConflicts(&search->guarded, mode, NULL);
+	lock_tag_presence(&search->present, name, present);
+	search->has_present = present != 0;
+	search->found = GetLockConflicts(&search->guarded, mode, NULL);
 }
 
 /*
@@ -254,10 +270,11 @@ lock_partitions(const Search *search, LWLock **first, LWLock **second)
 {
 	LWLock	   *guarded =
 		LockHashPartitionLock(LockTagHashCode(&search->guarded));
-	LWLock	   *spared = LockHashPartitionLock(LockTagHashCode(&search->spared));
+	LWLock	   *present =
+		LockHashPartitionLock(LockTagHashCode(&search->present));
 
-	*first = Min(guarded, spared);
-	*second = Max(guarded, spared);
+	*first = Min(guarded, present);
+	*second = Max(guarded, present);
 	LWLockAcquire(*first, LW_SHARED);
 	if (*second != *first)
 		LWLockAcquire(*second, LW_SHARED);
@@ -282,21 +299,21 @@ static bool
 is_superseded(const Search *search, PGPROC *proc, LOCKMODE mode)
 {
 	return lock_is_held_by(proc, &search->guarded, mode) &&
-		!(search->spares &&
-		  (lock_is_held_by(proc, &search->spared, PRESENCE) ||
-		   lock_is_held_by(proc, &search->spared, PRESENCE_SUPERUSER)));
+		!(search->has_present &&
+		  (lock_is_held_by(proc, &search->present, PRESENCE) ||
+		   lock_is_held_by(proc, &search->present, PRESENCE_SUPERUSER)));
 }
 
 /*
- * find_superseded returns the pid of the session that runs a transaction, if it is
+ * signal_superseded returns the pid of the session that runs a transaction, if it is
  * one that is searched for and waits for its client, and sends it a signal (0: none);
  * or 0.
  *
  * It is called after COMMIT, too, and must not fail.
  */
 static int
-find_superseded(const Search *search, const VirtualTransactionId *vxid,
-				LOCKMODE mode, int signal)
+signal_superseded(const Search *search, const VirtualTransactionId *vxid,
+				  LOCKMODE mode, int signal)
 {
 	PGPROC	   *proc = lock_proc(vxid);
 	LWLock	   *first;
@@ -316,36 +333,12 @@ find_superseded(const Search *search, const VirtualTransactionId *vxid,
 }
 
 /*
- * evict_list_guarded lists the pids of the sessions that would be ended if the
- * present grant of a lease were over.
- */
-List *
-evict_list_guarded(const char *name)
-{
-	List	   *pids = NIL;
-	Search		search;
-	VirtualTransactionId *guarded = begin_search(&search, name, 0,
-												 ASK_FOR_PRESENCE);
-
-	for (const VirtualTransactionId *vxid = guarded;
-		 VirtualTransactionIdIsValid(*vxid); vxid++)
-	{
-		int			pid = find_superseded(&search, vxid, PRESENCE, 0);
-
-		if (pid != 0)
-			pids = lappend_int(pids, pid);
-	}
-	pfree(guarded);
-	return pids;
-}
-
-/*
  * end_superseded ends a session that is searched for.
  */
 static void
 end_superseded(const Search *search, const VirtualTransactionId *vxid)
 {
-	int			pid = find_superseded(search, vxid, PRESENCE, SIGTERM);
+	int			pid = signal_superseded(search, vxid, PRESENCE, SIGTERM);
 
 	if (pid != 0)
 		ereport(LOG,
@@ -355,50 +348,85 @@ end_superseded(const Search *search, const VirtualTransactionId *vxid)
 }
 
 /*
+ * tell_of_superuser tells of one that is searched for and that we do not end.
+ */
+static void
+tell_of_superuser(const Search *search, const VirtualTransactionId *vxid)
+{
+	int			pid = signal_superseded(search, vxid, PRESENCE_SUPERUSER, 0);
+
+	if (pid != 0)
+		ereport(LOG,
+				(errmsg("process %d acts under a superseded or revoked grant of lease \"%s\"",
+						pid, search->name),
+				 errdetail("It waits for its client in a transaction whose COMMIT would be refused. As the session of a superuser it is not ended."),
+				 errhint("If it is in the way, call pg_terminate_backend(%d).", pid)));
+}
+
+/*
+ * end_search ends the sessions that are searched for.
+ */
+static void
+end_search(Search *search)
+{
+	for (const VirtualTransactionId *vxid = search->found;
+		 VirtualTransactionIdIsValid(*vxid); vxid++)
+	{
+		end_superseded(search, vxid);
+		tell_of_superuser(search, vxid);
+	}
+	pfree(search->found);
+}
+
+/*
  * evict_superseded ends the sessions that act under another grant of a lease than
- * the spared one, which has just been made; or under any, if it has been revoked and
- * the spared one is 0.  Of those of superusers it only tells.
+ * the present one, which has just been made; or under any, if it has been revoked and
+ * there is none (0).  Of those of superusers it only tells.
  *
  * That has been committed: no error must escape from here.
  */
 void
-evict_superseded(const char *name, int64 spared)
+evict_superseded(const char *name, int64 present)
 {
 	Search		search;
-	VirtualTransactionId *guarded = begin_search(&search, name, spared,
-												 ASK_FOR_ALL);
 
-	for (const VirtualTransactionId *vxid = guarded;
-		 VirtualTransactionIdIsValid(*vxid); vxid++)
-	{
-		int			pid;
-
-		end_superseded(&search, vxid);
-		pid = find_superseded(&search, vxid, PRESENCE_SUPERUSER, 0);
-		if (pid != 0)
-			ereport(LOG,
-					(errmsg("process %d acts under a superseded or revoked grant of lease \"%s\"",
-							pid, name),
-					 errdetail("It waits for its client in a transaction whose COMMIT would be refused. As the session of a superuser it is not ended."),
-					 errhint("If it is in the way, call pg_terminate_backend(%d).", pid)));
-	}
-	pfree(guarded);
+	begin_search(&search, name, present, ASK_FOR_ALL);
+	end_search(&search);
 }
 
 /*
  * evict_stragglers ends the sessions that still act under another grant of a lease
  * than the present one, which cannot be replaced meanwhile: they did not wait for
- * their clients when theirs was superseded.
+ * their clients when theirs was superseded.  Superusers are not asked for.
  */
 void
 evict_stragglers(const char *name, int64 present)
 {
 	Search		search;
-	VirtualTransactionId *guarded = begin_search(&search, name, present,
-												 ASK_FOR_PRESENCE);
 
-	for (const VirtualTransactionId *vxid = guarded;
+	begin_search(&search, name, present, ASK_FOR_PRESENCE);
+	end_search(&search);
+}
+
+/*
+ * evict_list_guarded lists the pids of the sessions that would be ended if the
+ * present grant of a lease were over.
+ */
+List *
+evict_list_guarded(const char *name)
+{
+	List	   *pids = NIL;
+	Search		search;
+
+	begin_search(&search, name, 0, ASK_FOR_PRESENCE);
+	for (const VirtualTransactionId *vxid = search.found;
 		 VirtualTransactionIdIsValid(*vxid); vxid++)
-		end_superseded(&search, vxid);
-	pfree(guarded);
+	{
+		int			pid = signal_superseded(&search, vxid, PRESENCE, 0);
+
+		if (pid != 0)
+			pids = lappend_int(pids, pid);
+	}
+	pfree(search.found);
+	return pids;
 }

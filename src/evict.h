@@ -19,7 +19,7 @@
 extern LOCKMODE evict_presence_mode(void);
 extern bool evict_blocker(const LeaseRow *row, int *pid);
 extern List *evict_list_guarded(const char *name);
-extern void evict_superseded(const char *name, int64 spared);
+extern void evict_superseded(const char *name, int64 present);
 extern void evict_stragglers(const char *name, int64 present);
 
 #endif							/* LEASE_EVICT_H */

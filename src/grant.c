@@ -195,7 +195,7 @@ prolong(Reading *reading, int64 ttl)
 static void
 look_for_stragglers(const LeaseRow *row)
 {
-	if (row->evict == EVICT_ALL && !aftermath_evicts(row->name))
+	if (row->evict == EVICT_ALL && !aftermath_has_superseded(row->name))
 		evict_stragglers(row->name, row->epoch);
 }
 

@@ -87,6 +87,19 @@ end_updater(Passage *passage, const Reading *reading)
 }
 
 /*
+ * await_updater_for_a_while waits until the next look, and tells whether to look again.
+ */
+static bool
+await_updater_for_a_while(Passage *passage, TransactionId updater)
+{
+	if (passage->since == 0)
+		passage->since = clock_moment();
+	return lock_await_transaction_again(updater, LOOK_INTERVAL,
+										passage->since) ||
+		!lock_budget_is_spent();
+}
+
+/*
  * passage_get_past waits for a while for the transaction that has replaced the
  * version that was read, or ends its session.  False means that it is still there
  * and must not be waited for any longer.
@@ -98,19 +111,13 @@ passage_get_past(Passage *passage, const Reading *reading, int *blocker)
 {
 	const LeaseRow *row = &reading->row;
 
+	if (row->evict == EVICT_NONE && !passage->nowait)
+		return change_await_updater(row, blocker);
 	if (row->evict != EVICT_NONE)
 		end_updater(passage, reading);
-	else if (!passage->nowait)
-		return change_await_updater(row, blocker);
-	if (!passage->nowait)
-	{
-		if (passage->since == 0)
-			passage->since = clock_moment();
-		if (lock_await_transaction_again(row->updater, LOOK_INTERVAL,
-										 passage->since) ||
-			!lock_budget_is_spent())
-			return true;
-	}
+	if (!passage->nowait &&
+		await_updater_for_a_while(passage, row->updater))
+		return true;
 	*blocker = lock_transaction_pid(row->updater);
 	return false;
 }
@@ -158,11 +165,10 @@ passage_add_event(const Passage *passage, const LeaseRow *row,
 
 /*
  * passage_end_guarded has the sessions ended that act under any grant of a lease but
- * the spared one (0: none), when this has been committed.
+ * the present one (0: there is none), when this has been committed.
  */
 void
-passage_end_guarded(const LeaseRow *row, int64 spared)
+passage_end_guarded(const LeaseRow *row, int64 present)
 {
-	if (row->evict == EVICT_ALL)
-		aftermath_evict(row->name, spared);
+	aftermath_supersede(row->name, present, row->evict == EVICT_ALL);
 }

@@ -32,6 +32,6 @@ extern bool passage_get_past(Passage *passage, const Reading *reading,
 							 int *blocker);
 extern void passage_add_event(const Passage *passage, const LeaseRow *row,
 							  EventList *events);
-extern void passage_end_guarded(const LeaseRow *row, int64 spared);
+extern void passage_end_guarded(const LeaseRow *row, int64 present);
 
 #endif							/* LEASE_PASSAGE_H */

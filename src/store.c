@@ -318,7 +318,8 @@ form_tuple(TupleDesc desc, const LeaseRow *row)
 
 /*
  * read_created copies a version into a row if another running transaction has
- * created it, as one that replaces a row that is not there.
+ * created it, and not replaced it in turn, as one that replaces a row that is not
+ * there.
  */
 static bool
 read_created(TupleTableSlot *slot, LeaseRow *row)
@@ -328,7 +329,8 @@ read_created(TupleTableSlot *slot, LeaseRow *row)
 
 	if (TransactionIdIsCurrentTransactionId(xmin) ||
 		!TransactionIdIsInProgress(xmin) ||
-		!read_version(slot, NULL, row))
+		!read_version(slot, NULL, row) ||
+		TransactionIdIsValid(row->updater))
 		return false;
 	row->updater = xmin;
 	row->next_tid = row->tid;
@@ -399,9 +401,8 @@ store_read(const char *name, Reading *reading)
 
 /*
  * store_read_created reads a lease that another running transaction has created and
- * not committed, and tells whether there is one; to be called when store_read has
- * found none.  The row is as it was first created; its updater has perhaps replaced it
- * since, see store_read_uncommitted.
+ * not committed, as it stands there, and tells whether there is one; to be called when
+ * store_read has found none.
  */
 bool
 store_read_created(const char *name, Reading *created)

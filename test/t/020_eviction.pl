@@ -392,14 +392,15 @@ foreach my $depth (3, 100)
 	my ($lease, $holder, $epoch) = scenario('all');
 	my $any = "SELECT count(*) FROM lease.acquire_any(ARRAY['$lease'], 'successor')";
 	my $until = time + $PATIENCE;
-	my $granted;
 
 	$holder->do('BEGIN; ' . renew($lease, $epoch));
-	$granted = $successor->do($any);
-	is($granted, 0, 'acquire_any passes over a lease whose row is kept');
-	$granted = $successor->do($any) while $granted == 0 && time < $until;
-	is($granted, 1, 'but when it comes again and again, it takes the lease');
-	ended($holder, 'as the session in its way is ended');
+	is($successor->do($any), 0, 'acquire_any passes over a lease whose row is kept');
+	while (log_of($holder->backend) == 0 && time < $until)
+	{
+		$successor->do($any);
+	}
+	ended($holder, 'when it comes again, it ends the session in its way');
+	is($successor->do($any), 1, 'and then takes the lease');
 	quit($holder);
 }
 
@@ -409,15 +410,18 @@ foreach my $depth (3, 100)
 {
 	my $spared = 0;
 	my $statements = PostgreSQL::Test::Utils::tempdir() . '/statements.sql';
-	my ($lease, $holder, $epoch);
 
-	append_to_file($statements, "SELECT pg_sleep(0.001);\n" x 100_000);
+	append_to_file($statements, "SELECT 1;\n" x 1_000_000);
 	for (my $try = 0; !$spared && $try < 5; $try++)
 	{
-		($lease, $holder, $epoch) = scenario('all');
+		my ($lease, $holder, $epoch) = scenario('all');
 		$holder->do('BEGIN; ' . renew($lease, $epoch));
-		$holder->ask("\\i $statements");
-		wait_for_event($node, $holder, 'PgSleep');
+		$holder->ask("\\o /dev/null\n\\i $statements");
+		wait_until(
+			$node,
+			"SELECT query = 'SELECT 1;' FROM pg_stat_activity WHERE pid = "
+			  . $holder->backend,
+			'a blocker to be busy');
 		my $answer =
 		  $successor->query("SET lease.busy_timeout = '400 ms'; " . take($lease));
 		$spared = $answer->{sqlstate} eq 'LS006' && log_of($holder->backend) == 0;
@@ -494,6 +498,28 @@ foreach my $grants (0, 1)
 	ended($holder, 'who has not committed that is ended');
 	is(evicted($lease), '{"blockers": [' . $holder->backend . ']}', 'as the event says');
 	$successor->do('RESET lease.auto_create');
+	quit($holder, $other);
+}
+
+# What counts is how it stands there: created anew after it was dropped, or set up
+# differently.
+{
+	my $holder = session($node, user => 'app', sql => 'SET lease.auto_create = on');
+	my $other = session($node, user => 'app',
+		sql => "SET lease.auto_create = on; SET lease.busy_timeout = '300 ms'");
+
+	$holder->do("BEGIN; SELECT lease.create('again'); SELECT lease.drop('again');"
+		  . " SELECT lease.acquire('again', 'holder', ttl => '10 min')");
+	is($other->do(take('again')), 'held', 'a lease that was dropped and created anew is held');
+	spared($holder, 'its holder is not ended');
+	$holder->do("ROLLBACK; BEGIN; SELECT lease.create('again'); SELECT lease.alter('again', evict => 'none')");
+	refused($other->query(take('again')),
+		'LS006', 'a lease that is set up to end nobody is busy');
+	spared($holder, 'and nobody is ended');
+	$holder->do("ROLLBACK; BEGIN; SELECT lease.create('again'); SELECT lease.drop('again')");
+	refused($other->query(take('again')),
+		'LS006', 'a lease that is created and dropped is busy');
+	spared($holder, 'and nobody is ended');
 	quit($holder, $other);
 }
 
@@ -663,6 +689,12 @@ foreach my $case ([ 'all', 'renew' ], [ 'all', 'take' ], [ 'blockers', 'renew' ]
 		"BEGIN; SELECT lease.renew('$lease', epoch) FROM lease.acquire('$lease', 'holder', reclaim => true); ROLLBACK"
 	);
 	spared($holder, 'a grant and a renewal that are rolled back end nobody');
+	$other->do(
+		"BEGIN; SELECT lease.alter('$lease', evict => 'none');"
+		  . " SELECT epoch AS new FROM lease.acquire('$lease', 'holder', reclaim => true) \\gset\n"
+		  . "SELECT lease.alter('$lease', evict => 'all'); SELECT lease.renew('$lease', :new); ROLLBACK"
+	);
+	spared($holder, 'nor if it was set up meanwhile to end them');
 	is($holder->query('COMMIT')->{error}, '', 'whose transaction commits');
 	quit($holder, $other);
 }
@@ -771,7 +803,8 @@ END { kill 'CONT', $logger if $logger; }
 # The taker writes a line of the log for the first session that it ends, and here that
 # takes as long as we want: until the server's log is written again.  By then the second
 # session is in another transaction, and the third has gone back to a savepoint; both
-# wait for their clients again.
+# wait for their clients again.  And the fourth acts under the new grant already, which
+# is the latest of what the taker has done in one transaction.
 {
 	my $slow = new_server('slow_log', "logging_collector = on\nlog_statement = none");
 	($logger) = grep { slurp_file("/proc/$_/cmdline") =~ /logger/ } split ' ',
@@ -785,7 +818,8 @@ END { kill 'CONT', $logger if $logger; }
 		GRANT ALL ON work, work_id_seq TO app;
 		CREATE SEQUENCE lines;
 	});
-	my ($first, $second, $third) = map { session($slow, user => 'app') } 1 .. 3;
+	my ($first, $second, $third, $fourth) =
+	  map { session($slow, user => 'app') } 1 .. 4;
 	$first->client;
 	my $taker = session($slow, sql => $AHEAD);
 	my $filler = session($slow, sql => 'SET log_error_verbosity = terse');
@@ -807,23 +841,30 @@ END { kill 'CONT', $logger if $logger; }
 		$lines = $now;
 	}
 
-	$taker->ask(take('L'));
+	$taker->ask("BEGIN; SELECT outcome FROM lease.acquire('L', 'successor'); SELECT lease.revoke('L'); "
+		  . take('L')
+		  . '; COMMIT');
 	wait_until(
 		$slow,
 		'SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ' . $first->backend,
 		'the first session to be ended');
 	$second->do('ROLLBACK; BEGIN; CREATE TEMP TABLE unrelated (id int)');
 	$third->do('ROLLBACK TO s');
+	my $new = $fourth->do("SELECT epoch FROM lease.status WHERE name = 'L'");
+	cmp_ok($new, '>', $epoch, 'a takeover takes its time');
+	$fourth->do("BEGIN; SELECT lease.guard('L', $new); INSERT INTO work DEFAULT VALUES");
 	kill 'CONT', $logger;
 	undef $logger;
-	is($taker->answer->{rows}, 'granted', 'a takeover takes its time');
+	like($taker->answer->{rows}, qr/\ngranted$/, 'and is done');
 	is($second->query('COMMIT')->{error},
 		'',
 		'who has left the guarded transaction meanwhile, is not ended in the next one');
 	is($third->query('COMMIT')->{error},
 		'', 'nor who has gone back to where it was not guarded');
+	is($fourth->query('COMMIT')->{error},
+		'', 'nor who acts under the present grant');
 	quit($first);
-	$_->quit foreach $second, $third, $taker;
+	$_->quit foreach $second, $third, $fourth, $taker;
 	$slow->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $filler->backend . ')');
 	$slow->stop;
 }
