@@ -63,7 +63,8 @@ raise_too_old(const char *name, int64 ttl, const Clock *clock)
 
 /*
  * uncommitted_refuses decides about the version that a running transaction has
- * made of a row, and if that refuses, makes it the row of the result.
+ * made of a row: if that is held, it is the row of the result.  A reserve, a grace or a
+ * min_hold that may never be committed keeps nobody away.
  */
 static bool
 uncommitted_refuses(const LeaseRow *row, const AcquireRequest *request,
@@ -77,59 +78,11 @@ uncommitted_refuses(const LeaseRow *row, const AcquireRequest *request,
 		return false;
 	claim = authority_claim(&next.authority, request->holder,
 							request->reclaim, &next.at);
-	if (claim == CLAIM_GRANTED)
+	if (claim != CLAIM_HELD)
 		return false;
-	result->outcome = grant_claim_outcome(claim);
+	result->outcome = OUTCOME_HELD;
 	result->row = next.row;
 	return true;
-}
-
-/*
- * may_claim tells whether the lease exists and the user may act under it.  If not,
- * that is an error, but for who has only found the lease among others: it was
- * dropped or given to another role since.
- */
-static bool
-may_claim(const char *name, const AcquireRequest *request, Reading *reading,
-		  GrantResult *result)
-{
-	bool		found = change_read(name, reading);
-
-	if (found && role_is_member(GetUserId(), reading->row.role))
-		return true;
-	if (!request->if_there)
-	{
-		if (!found)
-			guard_raise_unknown(name);
-		role_check_member(GetUserId(), reading->row.role, name);
-	}
-	grant_default_row(name, &result->row);
-	result->outcome = found ? OUTCOME_REVOKED : OUTCOME_SUPERSEDED;
-	return false;
-}
-
-/*
- * look decides about a claim on what can be read now.  False means that it is
- * refused, and the result is complete.
- */
-static bool
-look(const char *name, const AcquireRequest *request, Reading *reading,
-	 GrantResult *result)
-{
-	Claim		claim;
-
-	if (!may_claim(name, request, reading, result))
-		return false;
-
-	claim = authority_claim(&reading->authority, request->holder,
-							request->reclaim, &reading->at);
-	if (claim != CLAIM_GRANTED)
-	{
-		result->outcome = grant_claim_outcome(claim);
-		result->row = reading->row;
-		return false;
-	}
-	return !uncommitted_refuses(&reading->row, request, result);
 }
 
 /*
@@ -318,6 +271,60 @@ create_if_missing(const char *name, const AcquireRequest *request,
 }
 
 /*
+ * may_claim tells whether the lease exists and the user may act under it.  If not,
+ * that is an error, but for who has only found the lease among others: it was
+ * dropped or given to another role since.
+ */
+static bool
+may_claim(const char *name, const AcquireRequest *request, Passage *passage,
+		  Reading *reading, GrantResult *result)
+{
+	bool		found = change_read(name, reading);
+
+	if (!found && lease_auto_create && !request->if_there)
+	{
+		if (!create_if_missing(name, request, passage, result))
+			return false;
+		found = change_read(name, reading);
+	}
+	if (found && role_is_member(GetUserId(), reading->row.role))
+		return true;
+	if (!request->if_there)
+	{
+		if (!found)
+			guard_raise_unknown(name);
+		role_check_member(GetUserId(), reading->row.role, name);
+	}
+	grant_default_row(name, &result->row);
+	result->outcome = found ? OUTCOME_REVOKED : OUTCOME_SUPERSEDED;
+	return false;
+}
+
+/*
+ * look decides about a claim on what can be read now.  False means that it is
+ * refused, and the result is complete.
+ */
+static bool
+look(const char *name, const AcquireRequest *request, Passage *passage,
+	 Reading *reading, GrantResult *result)
+{
+	Claim		claim;
+
+	if (!may_claim(name, request, passage, reading, result))
+		return false;
+
+	claim = authority_claim(&reading->authority, request->holder,
+							request->reclaim, &reading->at);
+	if (claim != CLAIM_GRANTED)
+	{
+		result->outcome = grant_claim_outcome(claim);
+		result->row = reading->row;
+		return false;
+	}
+	return !uncommitted_refuses(&reading->row, request, result);
+}
+
+/*
  * take_over makes the grant under the fence lock, if the claim is still good,
  * and tells whether it did.  The caller has looked.
  *
@@ -340,18 +347,18 @@ take_over(const char *name, const AcquireRequest *request, Passage *passage,
 				set_busy(reading, blocker, result);
 				return false;
 			}
-			if (!look(name, request, reading, result))
+			if (!look(name, request, passage, reading, result))
 				return false;
 			continue;
 		}
 		if (!change_take_fence(name, request->nowait, &blocker))
 		{
 			/* Whoever has it may have made a grant meanwhile. */
-			if (look(name, request, reading, result))
+			if (look(name, request, passage, reading, result))
 				set_busy(reading, blocker, result);
 			return false;
 		}
-		if (!look(name, request, reading, result))
+		if (!look(name, request, passage, reading, result))
 		{
 			change_drop_fence(name);
 			return false;
@@ -377,13 +384,9 @@ acquire_lease(const char *name, const AcquireRequest *request,
 	Passage		passage;
 	const bool	revokes = false;
 
-	passage_begin(&passage, request->nowait, revokes);
-	if (lease_auto_create && !request->if_there &&
-		!create_if_missing(name, request, &passage, result))
-		return;
-
 	/* The first look: a plain read.  A loser stops here. */
-	if (!look(name, request, &reading, result))
+	passage_begin(&passage, request->nowait, revokes);
+	if (!look(name, request, &passage, &reading, result))
 		return;
 
 	change_begin_transition(name);

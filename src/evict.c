@@ -17,9 +17,9 @@
  *
  * Blockers (evict_blocker) are found by the xid that has replaced the row.  Such a
  * transaction may have other work to commit, so that it is ended only if it has been
- * idle for a moment, and is not merely between two statements.  (Of a COPY, or a result
- * that is being sent, it cannot be told how long it waits: it counts when the statement
- * is as old as that.)
+ * idle for a moment, and is not merely between two statements; or if there is no time
+ * left.  (Of a COPY, or a result that is being sent, it cannot be told how long it
+ * waits: it counts when the statement is as old as that.)
  *
  * Guarded transactions are found by two locks, which each takes from the guard on,
  * before it reads the row, and which conflict with nothing: presence, of the lease
@@ -100,8 +100,8 @@ evict_presence_mode(void)
 /*
  * has_made tells whether the change of a row by a transaction is still there: not
  * if it was made in a subtransaction that has been rolled back.  (Of the innumerable
- * subtransactions of one that has overflowed PostgreSQL's cache, it cannot be told.)
- * ProcArrayLock is held.
+ * subtransactions of one that has overflowed PostgreSQL's cache, it cannot be told
+ * here; signal_blocker has looked just before.)  ProcArrayLock is held.
  */
 static bool
 has_made(const PGPROC *proc, TransactionId xid)
@@ -146,7 +146,7 @@ signal_blocker(const VirtualTransactionId *vxid, TransactionId change,
 	PGPROC	   *proc = lock_proc(vxid);
 	int			pid = 0;
 
-	if (!proc)
+	if (!proc || TransactionIdDidAbort(change))
 		return 0;
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	if (can_be_ended(proc, vxid) && has_made(proc, change) &&
@@ -215,17 +215,18 @@ find_blocker(TransactionId change, VirtualTransactionId *vxid)
 /*
  * evict_blocker ends the session that has replaced a version of a row and not
  * committed, if that is allowed, and tells its pid; false if it is not ended.  The
- * caller has found that the authority of what it has made of the row is over, too.
+ * caller has found that the authority of what it has made of the row is over, too,
+ * and says whether there is time to spare who is merely between two statements.
  */
 bool
-evict_blocker(const LeaseRow *row, int *pid)
+evict_blocker(const LeaseRow *row, bool patiently, int *pid)
 {
 	VirtualTransactionId vxid;
 
 	if (!find_blocker(row->updater, &vxid))
 		return false;
 	*pid = signal_blocker(&vxid, row->updater, 0);
-	if (*pid == 0 || !has_paused(*pid))
+	if (*pid == 0 || (patiently && !has_paused(*pid)))
 		return false;
 	*pid = signal_blocker(&vxid, row->updater, SIGTERM);
 	if (*pid == 0)
@@ -333,14 +334,20 @@ signal_superseded(const Search *search, const VirtualTransactionId *vxid,
 }
 
 /*
- * end_superseded ends a session that is searched for.
+ * end_superseded ends a session that is searched for.  One that is slow to end is told
+ * so again, and again, but the log is not.
  */
 static void
 end_superseded(const Search *search, const VirtualTransactionId *vxid)
 {
+	static VirtualTransactionId latest = {0};
 	int			pid = signal_superseded(search, vxid, PRESENCE, SIGTERM);
+	bool		again = VirtualTransactionIdEquals(latest, *vxid);
 
-	if (pid != 0)
+	if (pid == 0)
+		return;
+	latest = *vxid;
+	if (!again)
 		ereport(LOG,
 				(errmsg("ending process %d, which acts under a superseded or revoked grant of lease \"%s\"",
 						pid, search->name),

@@ -17,7 +17,7 @@
 #include "store.h"
 
 extern LOCKMODE evict_presence_mode(void);
-extern bool evict_blocker(const LeaseRow *row, int *pid);
+extern bool evict_blocker(const LeaseRow *row, bool patiently, int *pid);
 extern List *evict_list_guarded(const char *name);
 extern void evict_superseded(const char *name, int64 present);
 extern void evict_stragglers(const char *name, int64 present);

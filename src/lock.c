@@ -332,23 +332,15 @@ lock_limit_budget(int64 moment)
 }
 
 /*
- * remaining_budget returns what is left of it, in milliseconds.
+ * lock_budget_left returns what is left of it, in milliseconds: 0 if the present call
+ * may not wait any more.
  */
-static int
-remaining_budget(void)
+int
+lock_budget_left(void)
 {
 	int64		left = (budget_end - clock_moment()) / 1000;
 
 	return (int) Max(0, Min(left, lease_busy_timeout));
-}
-
-/*
- * lock_budget_is_spent tells whether the present call may not wait any more.
- */
-bool
-lock_budget_is_spent(void)
-{
-	return remaining_budget() == 0;
 }
 
 /*
@@ -378,7 +370,7 @@ left_to_user(const Wait *wait)
 pg_noinline static int
 bound(int user_timeout)
 {
-	int			left = Max(remaining_budget(), MOMENT);
+	int			left = Max(lock_budget_left(), MOMENT);
 
 	if (user_timeout > 0 && user_timeout < left)
 		return user_timeout;
@@ -426,7 +418,7 @@ wait_bounded(const Wait *wait)
 	int			user_left = left_to_user(wait);
 	int			our_timeout = bound(user_left);
 
-	if (remaining_budget() == 0)
+	if (lock_budget_left() == 0)
 		return false;
 	if (wait->at_most > 0 && wait->at_most < our_timeout)
 		our_timeout = wait->at_most;
@@ -557,7 +549,7 @@ lock_take_at_commit(const LOCKTAG *tag, LOCKMODE mode, const char *name)
 
 	if (lock_try(tag, mode))
 		return;
-	if (remaining_budget() == 0)
+	if (lock_budget_left() == 0)
 		lock_report_bound(name, lock_holder(tag, mode));
 	wait_for(&wait);
 }

@@ -60,7 +60,7 @@ extern void lock_drop_for_session(const LOCKTAG *tag, LOCKMODE mode);
 extern bool lock_await_transaction(TransactionId xid);
 extern bool lock_await_transaction_again(TransactionId xid, int at_most,
 										 int64 since);
-extern bool lock_budget_is_spent(void);
+extern int	lock_budget_left(void);
 extern bool lock_run_bounded(const char *name, bool (*work) (void *arg),
 							 void *arg);
 pg_noreturn extern void lock_report_bound(const char *name, int blocker);

@@ -40,6 +40,9 @@
 /* How often it is looked at who is in the way, in milliseconds */
 #define LOOK_INTERVAL	50
 
+/* When it is nearly time to give up, likewise */
+#define LAST_LOOKS		250
+
 /*
  * passage_begin begins a way on which nobody has been met yet.
  */
@@ -54,18 +57,27 @@ passage_begin(Passage *passage, bool nowait, bool revokes)
 }
 
 /*
- * is_over tells whether the authority of what a transaction has made of a row is
- * over.  If it has dropped the lease, that of the row is what counts.
+ * is_live tells whether somebody has authority under what was read.
+ */
+static bool
+is_live(const Reading *reading)
+{
+	return authority_standing(&reading->authority, reading->row.epoch,
+							  &reading->at) == STANDING_LIVE;
+}
+
+/*
+ * is_over tells whether nobody has authority, neither under a row nor under what a
+ * running transaction has made of it.  (If the row is live, this is a reclaim by its
+ * holder, for whom nobody is ended.)
  */
 static bool
 is_over(const Reading *reading)
 {
 	Reading		next;
 
-	if (!store_read_uncommitted(&reading->row, &next))
-		next = *reading;
-	return authority_standing(&next.authority, next.row.epoch, &next.at) !=
-		STANDING_LIVE;
+	return !is_live(reading) &&
+		!(store_read_uncommitted(&reading->row, &next) && is_live(&next));
 }
 
 /*
@@ -76,11 +88,12 @@ static void
 end_updater(Passage *passage, const Reading *reading)
 {
 	const LeaseRow *row = &reading->row;
+	bool		patiently = passage->nowait || lock_budget_left() > LAST_LOOKS;
 	int			pid;
 
 	if (TransactionIdEquals(row->updater, passage->latest) ||
 		!(passage->revokes || is_over(reading)) ||
-		!evict_blocker(row, &pid))
+		!evict_blocker(row, patiently, &pid))
 		return;
 	passage->ended = lappend_int(passage->ended, pid);
 	passage->latest = row->updater;
@@ -96,7 +109,7 @@ await_updater_for_a_while(Passage *passage, TransactionId updater)
 		passage->since = clock_moment();
 	return lock_await_transaction_again(updater, LOOK_INTERVAL,
 										passage->since) ||
-		!lock_budget_is_spent();
+		lock_budget_left() > 0;
 }
 
 /*

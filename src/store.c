@@ -419,7 +419,8 @@ store_read_created(const char *name, Reading *created)
 /*
  * store_read_uncommitted reads the newest version that the transaction
  * row->updater has made of a row, and tells whether there is one: not if that
- * transaction deleted the lease, rolled back or has just ended.
+ * transaction deleted the lease (and has not created it again), rolled back or has
+ * just ended.
  */
 bool
 store_read_uncommitted(const LeaseRow *row, Reading *next)
@@ -440,7 +441,11 @@ store_read_uncommitted(const LeaseRow *row, Reading *next)
 		found = false;
 		if (ItemPointerIsValid(&version.tid) &&
 			ItemPointerEquals(&version.tid, &tid))
-			break;				/* it deleted the row */
+		{
+			/* It deleted the row. */
+			found = find_version(rel, row->name, NULL, &version);
+			break;
+		}
 
 		/*
 		 * If it has rolled back since, the page may be gone, or hold another
