@@ -163,19 +163,19 @@ options_duration(const char *text, const char *option)
 }
 
 /*
- * options_count reads a positive whole number.
+ * options_count reads a whole number that is not smaller than the minimum, 0 or 1.
  */
 int64
-options_count(const char *subcommand, const char *text, const char *what)
+options_count(const char *subcommand, const char *text, const char *what, int64 minimum)
 {
 	size_t		length = strspn(text, "0123456789");
 	int64		number;
 
 	errno = 0;
 	number = strtoll(text, NULL, 10);
-	if (length == 0 || text[length] != '\0' || errno != 0 || number == 0)
-		options_usage_error(subcommand, "\"%s\" is not a valid %s, which is a whole number from 1 on",
-							text, what);
+	if (length == 0 || text[length] != '\0' || errno != 0 || number < minimum)
+		options_usage_error(subcommand, "\"%s\" is not a valid %s, which is a whole number from " INT64_FORMAT " on",
+							text, what, minimum);
 	return number;
 }
 

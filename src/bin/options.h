@@ -43,7 +43,8 @@ extern void options_prompt_password(ConnectOptions *options);
 extern void options_keywords(const ConnectOptions *options,
 							 const char *keywords[], const char *values[]);
 extern int64 options_duration(const char *text, const char *option);
-extern int64 options_count(const char *subcommand, const char *text, const char *what);
+extern int64 options_count(const char *subcommand, const char *text,
+						   const char *what, int64 minimum);
 extern bool options_want_help(int argc, char *argv[]);
 pg_noreturn extern void options_unrecognized(const char *subcommand);
 pg_noreturn extern void options_usage_error(const char *subcommand,

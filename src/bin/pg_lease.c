@@ -37,6 +37,12 @@ static const Subcommand subcommands[] = {
 #ifdef PG_LEASE_RUN
 	{"run", run_main, "run a command while holding a lease"},
 #endif
+	{"status", status_main, "show leases as they stand"},
+	{"watch", watch_main, "print events of leases as they come"},
+	{"history", history_main, "show what has happened to a lease"},
+	{"release", release_main, "give back a lease, given its epoch"},
+	{"revoke", revoke_main, "take back a lease from whoever holds it"},
+	{"doctor", doctor_main, "tell what gets past fences"},
 	{NULL, NULL, NULL}
 };
 
@@ -48,7 +54,7 @@ const char *progname;
 static void
 help(void)
 {
-	printf("%s runs commands under leases of a PostgreSQL database, and shows and administers them.\n\n", progname);
+	printf("%s runs commands under leases of PostgreSQL, and shows leases.\n\n", progname);
 	printf("Usage:\n  %s SUBCOMMAND [OPTION]...\n\n", progname);
 	printf("Subcommands:\n");
 	for (const Subcommand *s = subcommands; s->name != NULL; s++)
@@ -56,8 +62,7 @@ help(void)
 	printf("\nOptions:\n");
 	printf("  -V, --version    output version information, then exit\n");
 	printf("  -?, --help       show this help, then exit\n");
-	printf("\n\"%s SUBCOMMAND --help\" tells about a subcommand, \"man %s\" about everything.\n",
-		   progname, progname);
+	printf("\nMore is in \"%s SUBCOMMAND --help\" and \"man %s\".\n", progname, progname);
 }
 
 /*

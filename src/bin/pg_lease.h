@@ -42,5 +42,11 @@ extern const char *progname;
  * own options.
  */
 extern int	run_main(int argc, char *argv[]);
+extern int	status_main(int argc, char *argv[]);
+extern int	watch_main(int argc, char *argv[]);
+extern int	history_main(int argc, char *argv[]);
+extern int	release_main(int argc, char *argv[]);
+extern int	revoke_main(int argc, char *argv[]);
+extern int	doctor_main(int argc, char *argv[]);
 
 #endif							/* PG_LEASE_H */
