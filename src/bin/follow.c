@@ -162,7 +162,7 @@ follow_read(Session *session, PGresult **result, const char *sql,
 		return false;
 	if (PQresultStatus(*result) == PGRES_FATAL_ERROR && session_is_temporary(*result))
 	{
-		session_lose(session, PQresultErrorMessage(*result));
+		session_lose(session, PQresultErrorField(*result, PG_DIAG_MESSAGE_PRIMARY));
 		PQclear(*result);
 		*result = NULL;
 		return false;

@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "common/logging.h"
+#include "common/string.h"
 #include "session.h"
 
 /* Entries that set_keywords puts before and after those of options_keywords */
@@ -35,12 +36,52 @@
 static void
 set_error(Session *session, const char *message)
 {
-	size_t		length = strlen(message);
+	char	   *copy = pg_strdup(message);
 
-	while (length > 0 && message[length - 1] == '\n')
-		length--;
+	pg_strip_crlf(copy);
 	pg_free(session->error);
-	session->error = pnstrdup(message, length);
+	session->error = copy;
+}
+
+/*
+ * session_is_of_class tells whether a result is an error whose SQLSTATE begins so.
+ */
+bool
+session_is_of_class(const PGresult *result, const char *class)
+{
+	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	return sqlstate != NULL && strncmp(sqlstate, class, strlen(class)) == 0;
+}
+
+/*
+ * message_of returns the message of an error without anything around it.
+ */
+static const char *
+message_of(const PGresult *result)
+{
+	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+	return message != NULL ? message : PQresultErrorMessage(result);
+}
+
+/*
+ * receive_notice takes what the server says without being asked: warnings, and why
+ * it ends the connection.
+ */
+static void
+receive_notice(void *arg, const PGresult *notice)
+{
+	Session    *session = arg;
+	const char *severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
+
+	if (session_is_of_class(notice, "57P"))
+	{
+		pg_free(session->farewell);
+		session->farewell = pg_strdup(message_of(notice));
+	}
+	else if (severity != NULL && strcmp(severity, "WARNING") == 0)
+		pg_log_warning("%s", message_of(notice));
 }
 
 /*
@@ -102,13 +143,17 @@ session_connect(Session *session)
 		set_keywords(session, keywords, values);
 		session->conn = PQconnectdbParams(keywords, values, expand_dbname);
 		if (PQstatus(session->conn) == CONNECTION_OK)
+		{
+			PQsetNoticeReceiver(session->conn, receive_notice, session);
 			return true;
+		}
 		if (!PQconnectionNeedsPassword(session->conn) ||
 			session->options.password != NULL || session->options.prompt_password < 0)
 			break;
 		options_prompt_password(&session->options);
 	}
-	session_lose(session, PQerrorMessage(session->conn));
+	set_error(session, PQerrorMessage(session->conn));
+	session_close(session);
 	return false;
 }
 
@@ -135,12 +180,18 @@ session_close(Session *session)
 }
 
 /*
- * session_lose closes a connection that is of no use any more, and notes why.
+ * session_lose closes a connection that is of no use any more, and notes why: what
+ * the server said at last, or else the first line of the message.
  */
 void
 session_lose(Session *session, const char *message)
 {
-	set_error(session, message);
+	char	   *line = pnstrdup(message, strcspn(message, "\n"));
+
+	set_error(session, session->farewell != NULL ? session->farewell : line);
+	pg_free(line);
+	pg_free(session->farewell);
+	session->farewell = NULL;
 	session_close(session);
 }
 
@@ -181,7 +232,7 @@ wait_while_busy(Session *session)
 
 /*
  * collect returns the first result that is an error, or else the last one; or
- * NULL, with the error set, if none came.
+ * NULL if the server is too slow.
  */
 static PGresult *
 collect(Session *session)
@@ -193,7 +244,6 @@ collect(Session *session)
 	{
 		if (!wait_while_busy(session))
 		{
-			set_error(session, psprintf("no answer for %d s", session->patience));
 			PQclear(kept);
 			return NULL;
 		}
@@ -216,8 +266,6 @@ collect(Session *session)
 static bool
 send_query(Session *session, const char *sql, int count, const char *const values[])
 {
-	if (session->conn == NULL)
-		return false;
 	if (values == NULL)
 		return PQsendQuery(session->conn, sql) == 1;
 	return PQsendQueryParams(session->conn, sql, count, NULL, values, NULL, NULL, 0) == 1;
@@ -233,18 +281,19 @@ session_ask(Session *session, PGresult **result, const char *sql,
 			int count, const char *const values[])
 {
 	*result = NULL;
-	if (send_query(session, sql, count, values))
-		*result = collect(session);
-	else if (session->conn != NULL)
-		set_error(session, PQerrorMessage(session->conn));
-
-	if (*result != NULL && PQstatus(session->conn) == CONNECTION_OK)
+	if (session->conn == NULL)
+		return false;
+	if (!send_query(session, sql, count, values))
+		session_lose(session, PQerrorMessage(session->conn));
+	else if ((*result = collect(session)) == NULL)
+		session_lose(session, psprintf("no answer for %d s", session->patience));
+	else if (PQstatus(session->conn) == CONNECTION_OK)
 		return true;
-	if (*result != NULL)
-		set_error(session, PQresultErrorMessage(*result));
+	else
+		session_lose(session, message_of(*result));
+
 	PQclear(*result);
 	*result = NULL;
-	session_close(session);
 	return false;
 }
 
@@ -273,17 +322,6 @@ session_read(Session *session, PGresult **result, const char *sql,
 	}
 	PQclear(end);
 	return true;
-}
-
-/*
- * session_is_of_class tells whether a result is an error whose SQLSTATE begins so.
- */
-bool
-session_is_of_class(const PGresult *result, const char *class)
-{
-	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-
-	return sqlstate != NULL && strncmp(sqlstate, class, strlen(class)) == 0;
 }
 
 /*

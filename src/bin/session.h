@@ -22,6 +22,8 @@ typedef struct Session
 								 * answer counts as lost; 0: none */
 	PGconn	   *conn;
 	char	   *error;			/* why the last attempt failed */
+	char	   *farewell;		/* what the server said when it ended the
+								 * connection, or NULL */
 } Session;
 
 extern void session_open(Session *session);

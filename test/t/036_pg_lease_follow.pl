@@ -173,7 +173,9 @@ foreach my $round (1 .. 3)
 }
 all_once($others[0], $node, 'of one lease', "name = 'shard/1'");
 all_once($others[1], $node, 'of another', "name = 'shard/2'");
-like($watch->{error}, qr/warning: connection lost: .*connected again/s, 'it says that the connection was lost');
+like($watch->{error}, qr/warning: connection lost: terminating connection due to administrator command\n.*connected again/s,
+	'it says that the connection was lost, and why');
+unlike($_->{error}, qr/^FATAL|lost: FATAL/m, '... in words of its own') foreach $watch, @others;
 stop($_, 'INT', 'it ends with 0 after that') foreach $watch, @others;
 
 # SIGINT while there is no server.
