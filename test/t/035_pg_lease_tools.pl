@@ -189,6 +189,37 @@ $answer = ask('release', 'L', $epoch, '--successor', 'x' x 300);
 is($answer->{code}, 70, 'what the server does not accept, too');
 like($answer->{error}, qr/SQLSTATE 22023/, '... with its SQLSTATE');
 
+# A password, from the environment or the terminal.
+sql("CREATE ROLE secretive LOGIN PASSWORD 'secret' IN ROLE pg_monitor");
+my $hba = $node->data_dir . '/pg_hba.conf';
+my $rules = slurp_file($hba);
+unlink $hba;
+append_to_file($hba, "local all secretive scram-sha-256\n$rules");
+$node->reload;
+my $asking = "$connection user=secretive";
+is(pg_lease('status', '-w', '-d', $asking)->{code}, 69, '-w asks for no password');
+{
+	local $ENV{PGPASSWORD} = 'secret';
+	is(pg_lease('status', '-d', $asking)->{code}, 0, 'a password may be in the environment');
+	local $ENV{PGPASSWORD} = 'wrong';
+	is(pg_lease('status', '-d', $asking)->{code}, 69, '... and has to be right');
+}
+SKIP:
+{
+	skip 'IO::Pty is needed for a terminal', 4 unless eval { require IO::Pty; 1 };
+	foreach my $arguments ([ '-d', $asking ], [ '-W', '-d', $connection ])
+	{
+		my ($keys, $screen) = ('', '');
+		my $run = IPC::Run::start([ 'pg_lease', 'status', @$arguments, 'L' ],
+			'<pty<', \$keys, '>pty>', \$screen, IPC::Run::timeout($PATIENCE));
+		$run->pump until $screen =~ /Password: /;
+		$keys = "secret\n";
+		$run->finish;
+		is(join(' ', $run->full_results), '0', "it asks for a password: @$arguments[0]");
+		unlike($screen, qr/secret\b/, '... which does not show');
+	}
+}
+
 #----
 # status
 #----
