@@ -94,7 +94,8 @@ ifneq ($(ambiguous),)
 $(error rename $(ambiguous:%=test/specs/%.spec): a test in test/sql/ has that name, and both would use $(ambiguous:%=expected/%.out))
 endif
 
-EXTRA_CLEAN = tmp_install/ src/.built_for
+BUILT_FOR = src/.built_for
+EXTRA_CLEAN = tmp_install/ $(BUILT_FOR)
 
 # PostgreSQL 18 and later ask a library for its version.
 PG_CPPFLAGS = -DLEASE_VERSION='"$(EXTVERSION)"'
@@ -181,24 +182,20 @@ ifneq ($(filter 9.% 10 11 12 13 14,$(MAJORVERSION)),)
 $(error lease needs PostgreSQL 15 or later, $(PG_CONFIG) is of version $(MAJORVERSION))
 endif
 
-# The server's headers are not ours to clean: as system headers they raise no
-# warnings, whatever is asked for in COPT.
-override CPPFLAGS := $(patsubst -I$(includedir_server),-isystem $(includedir_server),$(CPPFLAGS))
+include src/compiler.mk
 
-# A server built with gcc hands on options that clang does not know.
-ifneq ($(findstring clang,$(shell $(CC) --version 2>/dev/null)),)
-override CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument
-endif
-
-# PGXS tracks no headers, and not for which server and with which compiler the
-# objects were made: those of one are of no use to another.
-built_for := $(CC) $(shell { $(PG_CONFIG) --version; $(PG_CONFIG) --configure; } | cksum)
-ifneq ($(built_for),$(shell cat src/.built_for 2>/dev/null))
-$(shell echo '$(built_for)' > src/.built_for)
-endif
-$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) src/.built_for
+$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) $(BUILT_FOR)
 
 $(install_script): $(TOPICS) lease.control
 	cat $(TOPICS) > $@
+
+# The program has a makefile of its own, because PGXS makes either a library or a
+# program.
+program_goals = all install uninstall clean
+.PHONY: $(program_goals:%=%-program)
+$(program_goals:%=%-program):
+	$(MAKE) -C src/bin PG_CONFIG='$(PG_CONFIG)' $(@:%-program=%)
+$(foreach goal,$(program_goals),$(eval $(goal): $(goal)-program))
+install-program: all-program
 
 endif

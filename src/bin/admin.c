@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * admin.c
+ *	  pg_lease release and revoke: ending a grant by hand.
+ *
+ * Each is one call, in a transaction of its own.  Nothing is tried again: if the
+ * connection is lost on the way, only whoever asked knows whether to ask again.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/admin.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "common/logging.h"
+#include "session.h"
+#include "text.h"
+
+/* What the command lines ask for; the texts are parameters of the calls */
+typedef struct ReleaseOptions
+{
+	const char *name;
+	const char *epoch;
+	const char *successor;
+	const char *reserve;
+} ReleaseOptions;
+
+typedef struct RevokeOptions
+{
+	const char *name;
+	const char *reason;
+} RevokeOptions;
+
+/*
+ * help_release prints what --help is to say.
+ */
+static void
+help_release(void)
+{
+	printf("%s release gives back a lease, for a holder that cannot do so itself.\n\n", progname);
+	printf("Usage:\n  %s release [OPTION]... NAME EPOCH\n\n", progname);
+	printf("A grant of another epoch is left alone.\n");
+	printf("\nOptions:\n");
+	printf("      --successor=HOLDER   reserve the lease for that holder\n");
+	printf("      --reserve=DURATION   for so long (the lease's ttl)\n");
+	printf("  -?, --help               show this help, then exit\n");
+	options_connect_help();
+	printf("\nExit code: 0 if it was released; 1 if there was no live grant of that epoch;\n");
+	printf("64: usage; 69: no connection; 70: error of the server.\n");
+}
+
+/*
+ * help_revoke does so, too.
+ */
+static void
+help_revoke(void)
+{
+	printf("%s revoke takes back a lease at once, whoever holds it.\n\n", progname);
+	printf("Usage:\n  %s revoke [OPTION]... NAME\n\n", progname);
+	printf("What its holder still does on protected tables is refused from now on.  It may\n");
+	printf("acquire again like anybody else.\n");
+	printf("\nOptions:\n");
+	printf("      --reason=TEXT        why; shown in status and history\n");
+	printf("  -?, --help               show this help, then exit\n");
+	options_connect_help();
+	printf("\nExit code: 0 if it was revoked; 1 if there was nothing to revoke, or no such\n");
+	printf("lease; 64: usage; 69: no connection; 70: error of the server.\n");
+}
+
+/*
+ * call executes a statement that returns one value.
+ */
+static PGresult *
+call(Session *session, const char *sql, int count, const char *const values[])
+{
+	PGresult   *result;
+
+	session_open(session);
+	if (!session_ask(session, &result, sql, count, values))
+	{
+		pg_log_error("connection lost: %s", session->error);
+		pg_log_error_hint("Whether this was carried out, \"%s history\" tells.", progname);
+		exit(EXIT_CONNECTION);
+	}
+	session_check(session, result);
+	return result;
+}
+
+/*
+ * read_release_options reads the command line; the session gets what is for it.
+ */
+static ReleaseOptions
+read_release_options(int argc, char *argv[], Session *session)
+{
+	static const struct option long_options[] = {
+		CONNECT_LONG_OPTIONS,
+		{"successor", required_argument, NULL, 1},
+		{"reserve", required_argument, NULL, 2},
+		{NULL, 0, NULL, 0}
+	};
+	ReleaseOptions options = {0};
+	int			c;
+
+	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS, long_options, NULL)) != -1)
+	{
+		if (options_connect(&session->options, c, optarg))
+			continue;
+		if (c == 1)
+			options.successor = optarg;
+		else if (c == 2)
+			options.reserve = psprintf(INT64_FORMAT " microseconds",
+									   options_duration(optarg, "--reserve"));
+		else
+			options_unrecognized("release");
+	}
+	if (argc - optind != 2)
+		options_usage_error("release", "the name of a lease and an epoch must be given");
+	if (options.reserve != NULL && options.successor == NULL)
+		options_usage_error("release", "--reserve needs --successor");
+	options.name = argv[optind];
+	options.epoch = psprintf(INT64_FORMAT, options_count("release", argv[optind + 1], "epoch", 1));
+	return options;
+}
+
+/*
+ * release_main runs "pg_lease release".
+ */
+int
+release_main(int argc, char *argv[])
+{
+	Session		session = {0};
+	ReleaseOptions options;
+	PGresult   *result;
+	bool		released;
+
+	if (options_want_help(argc, argv))
+	{
+		help_release();
+		return 0;
+	}
+	options = read_release_options(argc, argv, &session);
+
+	result = call(&session, "SELECT lease.release($1, $2, $3, $4)", 4,
+				  (const char *[]) {options.name, options.epoch, options.successor, options.reserve});
+	released = strcmp(PQgetvalue(result, 0, 0), "t") == 0;
+	text_print(options.name);
+	printf(released ? ": epoch %s released\n" : ": epoch %s is not held, nothing was changed\n",
+		   options.epoch);
+	text_flush();
+	PQclear(result);
+	session_close(&session);
+	return released ? 0 : EXIT_ANSWER_NO;
+}
+
+/*
+ * read_revoke_options reads the command line; the session gets what is for it.
+ */
+static RevokeOptions
+read_revoke_options(int argc, char *argv[], Session *session)
+{
+	static const struct option long_options[] = {
+		CONNECT_LONG_OPTIONS,
+		{"reason", required_argument, NULL, 1},
+		{NULL, 0, NULL, 0}
+	};
+	RevokeOptions options = {0};
+	int			c;
+
+	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS, long_options, NULL)) != -1)
+	{
+		if (options_connect(&session->options, c, optarg))
+			continue;
+		if (c == 1)
+			options.reason = optarg;
+		else
+			options_unrecognized("revoke");
+	}
+	if (argc - optind != 1)
+		options_usage_error("revoke", "the name of one lease must be given");
+	options.name = argv[optind];
+	return options;
+}
+
+/*
+ * revoke_main runs "pg_lease revoke".
+ */
+int
+revoke_main(int argc, char *argv[])
+{
+	Session		session = {0};
+	RevokeOptions options;
+	PGresult   *result;
+	bool		revoked;
+
+	if (options_want_help(argc, argv))
+	{
+		help_revoke();
+		return 0;
+	}
+	options = read_revoke_options(argc, argv, &session);
+
+	result = call(&session, "SELECT lease.revoke($1, $2)", 2,
+				  (const char *[]) {options.name, options.reason});
+	revoked = !PQgetisnull(result, 0, 0);
+	text_print(options.name);
+	if (revoked)
+		printf(": epoch %s revoked\n", PQgetvalue(result, 0, 0));
+	else
+		printf(": there is nothing to revoke\n");
+	text_flush();
+	PQclear(result);
+	session_close(&session);
+	return revoked ? 0 : EXIT_ANSWER_NO;
+}
