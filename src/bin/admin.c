@@ -133,6 +133,7 @@ release_main(int argc, char *argv[])
 {
 	Session		session = {0};
 	ReleaseOptions options;
+	const char *values[4];
 	PGresult   *result;
 	bool		released;
 
@@ -142,9 +143,13 @@ release_main(int argc, char *argv[])
 		return 0;
 	}
 	options = read_release_options(argc, argv, &session);
+	values[0] = options.name;
+	values[1] = options.epoch;
+	values[2] = options.successor;
+	values[3] = options.reserve;
 
-	result = call(&session, "SELECT lease.release($1, $2, $3, $4)", 4,
-				  (const char *[]) {options.name, options.epoch, options.successor, options.reserve});
+	result = call(&session, "SELECT lease.release($1, $2, $3, $4)",
+				  lengthof(values), values);
 	released = strcmp(PQgetvalue(result, 0, 0), "t") == 0;
 	text_print(options.name);
 	printf(released ? ": epoch %s released\n" : ": epoch %s is not held, nothing was changed\n",
@@ -192,6 +197,7 @@ revoke_main(int argc, char *argv[])
 {
 	Session		session = {0};
 	RevokeOptions options;
+	const char *values[2];
 	PGresult   *result;
 	bool		revoked;
 
@@ -201,9 +207,11 @@ revoke_main(int argc, char *argv[])
 		return 0;
 	}
 	options = read_revoke_options(argc, argv, &session);
+	values[0] = options.name;
+	values[1] = options.reason;
 
-	result = call(&session, "SELECT lease.revoke($1, $2)", 2,
-				  (const char *[]) {options.name, options.reason});
+	result = call(&session, "SELECT lease.revoke($1, $2)",
+				  lengthof(values), values);
 	revoked = !PQgetisnull(result, 0, 0);
 	text_print(options.name);
 	if (revoked)

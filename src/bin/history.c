@@ -104,6 +104,7 @@ history_main(int argc, char *argv[])
 {
 	Session		session = {0};
 	HistoryOptions options;
+	const char *values[3];
 	PGresult   *events;
 
 	if (options_want_help(argc, argv))
@@ -112,10 +113,13 @@ history_main(int argc, char *argv[])
 		return 0;
 	}
 	options = read_options(argc, argv, &session);
+	values[0] = options.name;
+	values[1] = options.since;
+	values[2] = options.limit;
 
 	session_open(&session);
-	session_read(&session, &events, options.json ? JSON_QUERY : TABLE_QUERY, 3,
-				 (const char *[]) {options.name, options.since, options.limit});
+	session_read(&session, &events, options.json ? JSON_QUERY : TABLE_QUERY,
+				 lengthof(values), values);
 	session_check(&session, events);
 	if (options.json)
 		table_print_lines(events, 0);

@@ -221,6 +221,7 @@ read_since(Watch *watch, char *text)
 	watch->has_since = true;
 	if (text[0] == '{')
 		watch->since_map = text;
+
 	else if (equals == NULL)
 	{
 		options_count("watch", text, "number of an event", 0);
@@ -343,7 +344,7 @@ read_since_map(Watch *watch, Session *session)
 static void
 find_beginning(Watch *watch, Session *session)
 {
-	PGresult   *result = insist(session, POSITIONS_QUERY, 0, (const char *[]) {NULL});
+	PGresult   *result = insist(session, POSITIONS_QUERY, 0, NULL);
 
 	for (int row = 0; row < PQntuples(result); row++)
 	{
@@ -375,7 +376,7 @@ check_positions(Watch *watch, Session *session)
 	Positions	present = {0};
 	PGresult   *result;
 
-	if (!follow_read(session, &result, POSITIONS_QUERY, 0, (const char *[]) {NULL}))
+	if (!follow_read(session, &result, POSITIONS_QUERY, 0, NULL))
 		return;
 	for (int row = 0; row < PQntuples(result); row++)
 		set_position(&present, PQgetvalue(result, row, 0),
@@ -426,12 +427,15 @@ static void
 look(Watch *watch, Session *session)
 {
 	PQExpBufferData since;
+	const char *values[2];
 	PGresult   *events;
 
 	initPQExpBuffer(&since);
 	format_positions(&since, &watch->positions);
-	if (follow_read(session, &events, watch->json ? JSON_QUERY : LINES_QUERY, 2,
-					(const char *[]) {since.data, watch->name_list}))
+	values[0] = since.data;
+	values[1] = watch->name_list;
+	if (follow_read(session, &events, watch->json ? JSON_QUERY : LINES_QUERY,
+					lengthof(values), values))
 	{
 		print_events(watch, events);
 		PQclear(events);
