@@ -43,6 +43,9 @@
  * transaction would be refused in any case; a renewal may commit, and its client be
  * left without a reply.)
  *
+ * What is logged goes to the server's log only: a client that has asked for LOG messages
+ * and does not read them would keep a COMMIT from giving back its locks.
+ *
  * Locks: ProcArrayLock, share, and after it the locks on one or two partitions of the
  * lock table, share, for a moment.  None of ours is taken here.
  *
@@ -231,7 +234,7 @@ evict_blocker(const LeaseRow *row, bool patiently, int *pid)
 	*pid = signal_blocker(&vxid, row->updater, SIGTERM);
 	if (*pid == 0)
 		return false;
-	ereport(LOG,
+	ereport(LOG_SERVER_ONLY,
 			(errmsg("ending process %d, which stands in the way of a takeover or revocation of lease \"%s\"",
 					*pid, row->name),
 			 errdetail("It waits for its client, and has an uncommitted change of the lease under which nobody has authority.")));
@@ -348,7 +351,7 @@ end_superseded(const Search *search, const VirtualTransactionId *vxid)
 		return;
 	latest = *vxid;
 	if (!again)
-		ereport(LOG,
+		ereport(LOG_SERVER_ONLY,
 				(errmsg("ending process %d, which acts under a superseded or revoked grant of lease \"%s\"",
 						pid, search->name),
 				 errdetail("It waits for its client in a transaction whose COMMIT would be refused.")));
@@ -363,7 +366,7 @@ tell_of_superuser(const Search *search, const VirtualTransactionId *vxid)
 	int			pid = signal_superseded(search, vxid, PRESENCE_SUPERUSER, 0);
 
 	if (pid != 0)
-		ereport(LOG,
+		ereport(LOG_SERVER_ONLY,
 				(errmsg("process %d acts under a superseded or revoked grant of lease \"%s\"",
 						pid, search->name),
 				 errdetail("It waits for its client in a transaction whose COMMIT would be refused. As the session of a superuser it is not ended."),
