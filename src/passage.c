@@ -94,7 +94,8 @@ is_patient(const Passage *passage)
 
 /*
  * end_updater ends the session that has replaced a row, if that may be done and has
- * not been done yet.
+ * not been done yet.  Whether its authority is over is asked last, as it may have
+ * changed the row once more.
  */
 static void
 end_updater(Passage *passage, const Reading *reading)
@@ -103,8 +104,11 @@ end_updater(Passage *passage, const Reading *reading)
 	int			pid;
 
 	if (TransactionIdEquals(row->updater, passage->latest) ||
-		!(passage->revokes || is_over(reading)) ||
-		!evict_blocker(row, is_patient(passage), &pid))
+		!evict_blocker_waits(row, is_patient(passage)) ||
+		!(passage->revokes || is_over(reading)))
+		return;
+	pid = evict_blocker(row);
+	if (pid == 0)
 		return;
 	passage->ended = lappend_int(passage->ended, pid);
 	passage->latest = row->updater;
