@@ -389,6 +389,7 @@ acquire_lease(const char *name, const AcquireRequest *request,
 	if (!look(name, request, &passage, &reading, result))
 		return;
 
+	change_warn_of_step(&reading);
 	change_begin_transition(name);
 	if (!take_over(name, request, &passage, &reading, result))
 		change_give_up_transition();

@@ -288,10 +288,12 @@ change_remove(LeaseRow *row, EventList *events)
 }
 
 /*
- * warn_of_step warns if the wall clock was stepped since a row was written.
+ * change_warn_of_step warns if the wall clock was stepped since a row was written.  To
+ * be called by whoever is about to change it, before it takes the fence lock: the client
+ * may not read the message.
  */
-static void
-warn_of_step(const Reading *reading)
+void
+change_warn_of_step(const Reading *reading)
 {
 	const LeaseRow *row = &reading->row;
 	int64		step;
@@ -319,7 +321,6 @@ change_rebase(Reading *reading)
 	const Clock *clock = &reading->clock;
 	LeaseRow   *row = &reading->row;
 
-	warn_of_step(reading);
 	if (clock_is_witness(clock, row->boot))
 	{
 		if (row->epoch != 0)

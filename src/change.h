@@ -21,6 +21,7 @@ extern bool change_take_fence(const char *name, bool nowait, int *blocker);
 extern void change_drop_fence(const char *name);
 extern bool change_read(const char *name, Reading *reading);
 extern bool change_await_updater(const LeaseRow *row, int *blocker);
+extern void change_warn_of_step(const Reading *reading);
 extern void change_rebase(Reading *reading);
 extern bool change_write(LeaseRow *row);
 extern bool change_write_transition(LeaseRow *row, EventList *events);

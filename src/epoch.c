@@ -323,7 +323,7 @@ settle(const Catalog *relations, int64 here, int64 above)
 	if (!is_fresh(relations))
 	{
 		lift(relations, above);
-		ereport(LOG,
+		ereport(LOG_SERVER_ONLY,
 				(errmsg("epochs of leases skip ahead"),
 				 errdetail("The history of this database has forked, or was restored, since the last epoch was drawn.")));
 	}

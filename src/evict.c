@@ -9,11 +9,10 @@
  * that is guarded by the old epoch: its COMMIT can only fail, but the successor's
  * work would wait for it.  If its client is gone or stopped, that is for ever.
  *
- * The rule.  A session is ended only if it is in that very transaction, if the
- * transaction has an xid (or it could hold nobody up), and if it waits for its
- * client: then it is between two statements of the transaction, or in the middle of a
- * COPY, and not inside COMMIT.  Its authority is over, which the caller has
- * established.  Sessions of superusers are not ended; the log tells of them.
+ * The rule.  A session is ended only if it is in that very transaction, and if it
+ * waits for its client: then it is between two statements of the transaction, or in
+ * the middle of a COPY, and not inside COMMIT.  Its authority is over, which the
+ * caller has established.  Sessions of superusers are not ended; the log tells of them.
  *
  * Blockers (evict_blocker) are found by the xid that has replaced the row.  Such a
  * transaction may have other work to commit, so that it is ended only if it has been
@@ -34,14 +33,18 @@
  * grant.
  *
  * Transactions are named by virtual transaction ids, which are never used
- * twice.  That the same one still runs is checked, and the signal is sent, while
- * ProcArrayLock is held in share mode: no transaction that has an xid can end without
- * that lock in exclusive mode, nor can a subtransaction that has one be rolled back,
- * so that the signal cannot hit what the session does next.  To roll back a guard
+ * twice.  That the same one still runs is checked, and the signal is sent, while a lock
+ * is held that it needs to end, so that the signal cannot hit what the session does
+ * next.  That is ProcArrayLock, in share mode: no transaction that has an xid, as a
+ * blocker has, can end without that lock in exclusive mode, nor can a subtransaction
+ * that has one be rolled back.  To end a guarded transaction, or to roll back a guard,
  * takes its locks to be given back; so the locks on their partitions of the lock
- * table are held, too.  (The session may begin to COMMIT just then.  A guarded
+ * table are held.  (The session may begin to COMMIT just then.  A guarded
  * transaction would be refused in any case; a renewal may commit, and its client be
  * left without a reply.)
+ *
+ * What is logged goes to the server's log only: a client that has asked for LOG messages
+ * and does not read them would keep a COMMIT from giving back its locks.
  *
  * Locks: ProcArrayLock, share, and after it the locks on one or two partitions of the
  * lock table, share, for a moment.  None of ours is taken here.
@@ -127,8 +130,7 @@ can_be_ended(PGPROC *proc, const VirtualTransactionId *vxid)
 	uint32		waits_for;
 
 	GET_VXID_FROM_PGPROC(running, *proc);
-	if (proc->pid == 0 || !VirtualTransactionIdEquals(running, *vxid) ||
-		!TransactionIdIsValid(proc->xid))
+	if (proc->pid == 0 || !VirtualTransactionIdEquals(running, *vxid))
 		return false;
 	waits_for = *(volatile uint32 *) &proc->wait_event_info;
 	return waits_for == WAIT_EVENT_CLIENT_READ ||
@@ -213,29 +215,39 @@ find_blocker(TransactionId change, VirtualTransactionId *vxid)
 }
 
 /*
- * evict_blocker ends the session that has replaced a version of a row and not
- * committed, if that is allowed, and tells its pid; false if it is not ended.  The
- * caller has found that the authority of what it has made of the row is over, too,
- * and says whether there is time to spare who is merely between two statements.
+ * evict_blocker_waits tells whether the session that has replaced a version of a row
+ * and not committed waits for its client and may be ended; if there is time to spare
+ * who is merely between two statements, only if it has paused.
  */
 bool
-evict_blocker(const LeaseRow *row, bool patiently, int *pid)
+evict_blocker_waits(const LeaseRow *row, bool patiently)
 {
 	VirtualTransactionId vxid;
+	int			pid = 0;
 
-	if (!find_blocker(row->updater, &vxid))
-		return false;
-	*pid = signal_blocker(&vxid, row->updater, 0);
-	if (*pid == 0 || (patiently && !has_paused(*pid)))
-		return false;
-	*pid = signal_blocker(&vxid, row->updater, SIGTERM);
-	if (*pid == 0)
-		return false;
-	ereport(LOG,
-			(errmsg("ending process %d, which stands in the way of a takeover or revocation of lease \"%s\"",
-					*pid, row->name),
-			 errdetail("It waits for its client, and has an uncommitted change of the lease under which nobody has authority.")));
-	return true;
+	if (find_blocker(row->updater, &vxid))
+		pid = signal_blocker(&vxid, row->updater, 0);
+	return pid != 0 && (!patiently || has_paused(pid));
+}
+
+/*
+ * evict_blocker ends that session, if it still waits, and returns its pid, or 0.  The
+ * caller has just found that the authority of what it has made of the row is over, too.
+ */
+int
+evict_blocker(const LeaseRow *row)
+{
+	VirtualTransactionId vxid;
+	int			pid = 0;
+
+	if (find_blocker(row->updater, &vxid))
+		pid = signal_blocker(&vxid, row->updater, SIGTERM);
+	if (pid != 0)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("ending process %d, which stands in the way of a takeover or revocation of lease \"%s\"",
+						pid, row->name),
+				 errdetail("It waits for its client, and has an uncommitted change of the lease under which nobody has authority.")));
+	return pid;
 }
 
 /* A search for those who act under a grant that is over */
@@ -348,7 +360,7 @@ end_superseded(const Search *search, const VirtualTransactionId *vxid)
 		return;
 	latest = *vxid;
 	if (!again)
-		ereport(LOG,
+		ereport(LOG_SERVER_ONLY,
 				(errmsg("ending process %d, which acts under a superseded or revoked grant of lease \"%s\"",
 						pid, search->name),
 				 errdetail("It waits for its client in a transaction whose COMMIT would be refused.")));
@@ -363,7 +375,7 @@ tell_of_superuser(const Search *search, const VirtualTransactionId *vxid)
 	int			pid = signal_superseded(search, vxid, PRESENCE_SUPERUSER, 0);
 
 	if (pid != 0)
-		ereport(LOG,
+		ereport(LOG_SERVER_ONLY,
 				(errmsg("process %d acts under a superseded or revoked grant of lease \"%s\"",
 						pid, search->name),
 				 errdetail("It waits for its client in a transaction whose COMMIT would be refused. As the session of a superuser it is not ended."),

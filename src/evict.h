@@ -17,7 +17,8 @@
 #include "store.h"
 
 extern LOCKMODE evict_presence_mode(void);
-extern bool evict_blocker(const LeaseRow *row, bool patiently, int *pid);
+extern bool evict_blocker_waits(const LeaseRow *row, bool patiently);
+extern int	evict_blocker(const LeaseRow *row);
 extern List *evict_list_guarded(const char *name);
 extern void evict_superseded(const char *name, int64 present);
 extern void evict_stragglers(const char *name, int64 present);

@@ -259,6 +259,7 @@ grant_renew(const char *name, int64 epoch, int64 ttl, bool batch,
 			result->outcome = OUTCOME_BUSY;
 			break;
 		}
+		change_warn_of_step(&reading);
 		if (prolong(&reading, ttl))
 		{
 			look_for_stragglers(row);
@@ -430,6 +431,7 @@ end_grant(const char *name, const EndRequest *request, int64 *epoch)
 	if (!change_read(name, &reading) || !may_end(&reading, request))
 		return false;
 
+	change_warn_of_step(&reading);
 	change_begin_transition(name);
 	passage_begin(&passage, nowait, revokes);
 	for (;;)
@@ -508,6 +510,7 @@ grant_request_handover(const char *name, const char *successor,
 		event_begin(&events, name);
 		event_add(&events, EVENT_HANDOVER, row->epoch, row->holder,
 				  event_detail(&detail));
+		change_warn_of_step(&reading);
 		change_rebase(&reading);
 		row->handover_at = reading.clock.wall_tx;
 		row->handover_to = successor ? pstrdup(successor) : NULL;

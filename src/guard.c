@@ -507,8 +507,10 @@ guard_declare(const char *name, int64 epoch, Oid user)
 }
 
 /*
- * warn_useless warns when a guard stood alone: a statement of its own outside
- * a transaction block, so that it was over before anything was written.
+ * warn_useless warns when a guard stands alone: a statement of its own outside
+ * a transaction block, so that it is over before anything was written.
+ *
+ * To be called before COMMIT takes locks: the client may not read the message.
  */
 static void
 warn_useless(void)
@@ -536,10 +538,10 @@ pre_commit(void)
 													  ALLOCSET_SMALL_SIZES);
 		MemoryContext caller_context = MemoryContextSwitchTo(context);
 
+		warn_useless();
 		lock_start_budget();
 		for (Guard *guard = guards; guard; guard = guard->next)
 			check_at_commit(guard);
-		warn_useless();
 
 		MemoryContextSwitchTo(caller_context);
 		MemoryContextDelete(context);

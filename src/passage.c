@@ -40,8 +40,8 @@
 /* How often it is looked at who is in the way, in milliseconds */
 #define LOOK_INTERVAL	50
 
-/* When it is nearly time to give up, likewise */
-#define LAST_LOOKS		250
+/* How long to spare who is merely between two statements, likewise */
+#define PATIENCE		250
 
 /*
  * passage_begin begins a way on which nobody has been met yet.
@@ -81,19 +81,34 @@ is_over(const Reading *reading)
 }
 
 /*
+ * is_patient tells whether there is time to spare who is merely between two
+ * statements.
+ */
+static bool
+is_patient(const Passage *passage)
+{
+	return passage->since == 0 ||
+		clock_moment() - passage->since < PATIENCE * 1000 ||
+		lock_budget_left() > PATIENCE;
+}
+
+/*
  * end_updater ends the session that has replaced a row, if that may be done and has
- * not been done yet.
+ * not been done yet.  Whether its authority is over is asked last, as it may have
+ * changed the row once more.
  */
 static void
 end_updater(Passage *passage, const Reading *reading)
 {
 	const LeaseRow *row = &reading->row;
-	bool		patiently = passage->nowait || lock_budget_left() > LAST_LOOKS;
 	int			pid;
 
 	if (TransactionIdEquals(row->updater, passage->latest) ||
-		!(passage->revokes || is_over(reading)) ||
-		!evict_blocker(row, patiently, &pid))
+		!evict_blocker_waits(row, is_patient(passage)) ||
+		!(passage->revokes || is_over(reading)))
+		return;
+	pid = evict_blocker(row);
+	if (pid == 0)
 		return;
 	passage->ended = lappend_int(passage->ended, pid);
 	passage->latest = row->updater;

@@ -97,7 +97,7 @@ my $other = $b->do("SELECT epoch FROM lease.acquire('M', 'B')");
 $b->do("BEGIN; SELECT lease.release('M', $other)");
 $a->do("SET lease.busy_timeout = '60s'; BEGIN; INSERT INTO plain VALUES ('A')");
 $a->ask("SELECT lease.release('M', $other)");
-wait_for_fence($node, $a);
+wait_for_event($node, $a, 'transactionid');
 $b->do('COMMIT');
 is($a->answer->{rows}, 'f', 'a release that waited in vain');
 is($a->query("PREPARE TRANSACTION 'waited'")->{error},

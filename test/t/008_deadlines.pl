@@ -234,7 +234,7 @@ $sitter = session($node, sql => $AHEAD);
 my $taken = $waiter->do("SELECT epoch FROM lease.status WHERE name = 'L'");
 sit("SELECT lease.release('L', $taken)");
 $waiter->ask("SELECT lease.release('L', $taken)");
-wait_for_fence($node, $waiter);
+wait_for_event($node, $waiter, 'transactionid');
 $node->safe_psql('postgres',
 	'SELECT pg_terminate_backend(' . $waiter->backend . ')');
 wait_until(

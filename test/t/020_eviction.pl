@@ -622,7 +622,17 @@ foreach my $grants (0, 1)
 	quit($holder);
 }
 
-# A guard that went away with a savepoint, and one that has done nothing
+# A guarded transaction that has only read may have locked tables.
+{
+	my ($lease, $holder, $epoch) = scenario('all');
+
+	$holder->do("BEGIN; SELECT lease.guard('$lease', $epoch); LOCK TABLE $lease IN SHARE MODE");
+	taken($lease, 'a lease whose holder is in a guarded transaction that writes nothing is taken');
+	ended($holder, 'the holder is ended');
+	quit($holder);
+}
+
+# A guard that went away with a savepoint, or with an error
 foreach my $case (
 	[
 		'a guard that was rolled back to a savepoint',
@@ -632,11 +642,6 @@ foreach my $case (
 		'a guard that failed',
 		'INSERT INTO plain DEFAULT VALUES; SAVEPOINT s; SELECT lease.guard(\'L\', 1); ROLLBACK TO s',
 		''
-	],
-	[
-		'a guarded transaction that has only read',
-		"SELECT lease.guard('%2\$s', %3\$s); SELECT count(*) FROM plain",
-		'LS001'
 	],
 	[ 'a guarded transaction that has failed', '%s; SELECT 1/0', '' ])
 {
@@ -738,6 +743,33 @@ foreach my $case ([ 'all', 'renew' ], [ 'all', 'take' ], [ 'blockers', 'renew' ]
 	spared($holder, 'nor if it was set up meanwhile to end them');
 	is($holder->query('COMMIT')->{error}, '', 'whose transaction commits');
 	quit($holder, $other);
+}
+
+# A client that reads nothing is told of guards that guard nothing, and its server
+# waits for it: not inside COMMIT, where it would have the fence lock.  Nor is whoever
+# takes over told what it ends, inside its COMMIT, though it has asked for such messages.
+{
+	my ($lease, $holder, $epoch) = scenario('all');
+	my $deaf = $node->raw_connect;
+	my $parameters = pack('N Z* Z* Z* Z* x', 196608, 'user', 'app', 'database', 'postgres');
+	my $query = pack('Z*', "SELECT lease.guard('$lease', $epoch)");
+
+	$deaf->autoflush(1);
+	print $deaf pack('N', 4 + length $parameters)
+	  . $parameters
+	  . (pack('A N', 'Q', 4 + length $query) . $query) x 2000;
+	wait_until(
+		$node,
+		"SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'ClientWrite'",
+		'a server process to wait for its client');
+	$holder->do('BEGIN; ' . guard($lease, $epoch));
+	my $answer = $successor->query('SET client_min_messages = log; ' . take($lease));
+	is($answer->{rows}, 'granted', 'a lease is taken though a client under it reads nothing');
+	is($answer->{error}, '', 'the taker is not told whom it ends');
+	$successor->do('RESET client_min_messages');
+	ended($holder, 'who is ended');
+	close $deaf;
+	quit($holder);
 }
 
 # What else waits for a client: COPY from it, and a result that it does not read

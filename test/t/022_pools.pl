@@ -504,7 +504,7 @@ sub test_random_batches
 		} 1 .. 1000);
 	push @sessions,
 	  start('takes', 'SELECT 1',
-		"SELECT 'odd', outcome FROM lease.acquire_any('{odd/*}', 'odd', 20, '100 ms');\n" x 1000);
+		"SELECT 'odd', outcome FROM lease.acquire_any('{odd/*}', 'odd', 20, '500 ms');\n" x 1000);
 	my ($changes, $takes) = @sessions[ -2, -1 ];
 
 	my $end = time + $SECONDS;
