@@ -34,9 +34,7 @@ typedef struct Subcommand
 } Subcommand;
 
 static const Subcommand subcommands[] = {
-#ifdef PG_LEASE_RUN
 	{"run", run_main, "run a command while holding a lease"},
-#endif
 	{"status", status_main, "show leases as they stand"},
 	{"watch", watch_main, "print events of leases as they come"},
 	{"history", history_main, "show what has happened to a lease"},

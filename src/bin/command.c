@@ -1,0 +1,329 @@
+/*-------------------------------------------------------------------------
+ *
+ * command.c
+ *	  The command that pg_lease runs, as pg_lease sees it.
+ *
+ * The guardian (guardian.c) starts the command and ends it; here it is told when,
+ * and its reports are read.  If it is killed, or does not carry out its orders in
+ * time, it is replaced: being the next subreaper above it, pg_lease becomes the
+ * parent of all that is left, and kills it.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/command.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "log.h"
+#include "monotonic.h"
+#include "signals.h"
+
+/* How often we look again for what is left, where the guardian does not */
+#define LOOK_INTERVAL	(20 * MILLISECOND)
+
+/* As shells do, if there is not even a process */
+#define EXIT_NOT_EXECUTABLE 126
+
+/* Messages are not to be run together. */
+#ifdef __linux__
+#define CHANNEL_TYPE	SOCK_SEQPACKET
+#else
+#define CHANNEL_TYPE	SOCK_STREAM
+#endif
+
+/*
+ * command_prepare has to be called once, before anything is started.
+ */
+void
+command_prepare(Command *command)
+{
+	command->channel = -1;
+	processes_adopt_orphans();
+	processes_spare_present(&command->processes);
+}
+
+/*
+ * has_terminal tells whether the command is to have the terminal.  Whoever pipes our
+ * output into a pager needs it for that.
+ */
+static bool
+has_terminal(void)
+{
+	return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) &&
+		tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
+/*
+ * reset makes everything ready for another command.
+ */
+static void
+reset(Command *command)
+{
+	Processes	processes = command->processes;
+
+	processes.group = 0;
+	processes.leader_ended = false;
+	processes.told.count = 0;
+	memset(command, 0, sizeof(Command));
+	command->processes = processes;
+	command->channel = -1;
+	command->overdue_at = NEVER;
+}
+
+/*
+ * open_channel makes the connection to a guardian.
+ */
+static bool
+open_channel(int ends[2])
+{
+	if (socketpair(AF_UNIX, CHANNEL_TYPE, 0, ends) != 0)
+		return false;
+	fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+	fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+	return true;
+}
+
+/*
+ * command_start starts a command under orders; false if the machine does not have
+ * what it takes.
+ */
+bool
+command_start(Command *command, Launch *launch, const Orders *orders,
+			  int64 patience)
+{
+	int			ends[2];
+
+	reset(command);
+	if (!open_channel(ends))
+	{
+		log_line(LEVEL_ERROR, "not_started",
+				 "could not create a socket: %s", strerror(errno));
+		return false;
+	}
+	command->foreground = launch->foreground = has_terminal();
+	command->orders = *orders;
+	command->patience = patience;
+
+	signals_hold();
+	command->guardian = fork();
+	if (command->guardian == 0)
+	{
+		close(ends[0]);
+		guardian_main(ends[1], launch, orders);
+	}
+	signals_let_go();
+	close(ends[1]);
+	if (command->guardian < 0)
+	{
+		log_line(LEVEL_ERROR, "not_started",
+				 "could not create a process: %s", strerror(errno));
+		close(ends[0]);
+		command->guardian = 0;
+		return false;
+	}
+	processes_spare(&command->processes, command->guardian);
+	command->channel = ends[0];
+	return true;
+}
+
+/*
+ * command_order tells the guardian what is new.  If it has not read its orders for so
+ * long that no more can be sent, it has failed.
+ */
+void
+command_order(Command *command, const Orders *orders)
+{
+	if (command->gone || memcmp(orders, &command->orders, sizeof(Orders)) == 0)
+		return;
+	if (orders->kill_at > command->orders.kill_at)
+		command->overdue_at = NEVER;
+	command->orders = *orders;
+	command->orders.signal = 0;
+	if (command->channel >= 0 &&
+		send(command->channel, orders, sizeof(Orders),
+			 MSG_DONTWAIT) != sizeof(Orders) &&
+		errno != EPIPE)
+		command->overdue_at = 0;
+}
+
+/*
+ * take_report takes note of what the guardian has seen.
+ */
+static void
+take_report(Command *command, const Report *report)
+{
+	switch (report->kind)
+	{
+		case REPORT_STARTED:
+			command->pid = report->value;
+			command->processes.group = report->value;
+			break;
+		case REPORT_NOT_STARTED:
+			log_line(LEVEL_ERROR, "not_started",
+					 "could not create a process: %s", strerror(report->value));
+			break;
+		case REPORT_TERMINATED:
+			command->late = true;
+			break;
+		case REPORT_KILLED:
+			command->late |= !command->ended;
+			command->killed = true;
+			break;
+		case REPORT_ENDED:
+			command->ended = true;
+			command->status = report->value;
+			break;
+		case REPORT_GONE:
+			command->gone = true;
+			break;
+	}
+}
+
+/*
+ * replace_guardian makes its work ours.  What we have not been told of the command we
+ * may still see ourselves.
+ */
+static void
+replace_guardian(Command *command)
+{
+	log_line(LEVEL_ERROR, "guardian_failed",
+			 "the guardian of the command has died, or does not answer; killing the command");
+	processes_end(&command->processes, command->guardian);
+	close(command->channel);
+	command->channel = -1;
+	command->adopted = true;
+	command->killed = true;
+	command->processes.leader_ended |= command->ended;
+}
+
+/*
+ * read_reports reads what the guardian has sent.  If it has ended without reading its
+ * latest orders, we are told that first, and its reports come after.
+ */
+static void
+read_reports(Command *command)
+{
+	Report		report;
+	ssize_t		length;
+
+	do
+	{
+		length = recv(command->channel, &report, sizeof(report), MSG_DONTWAIT);
+		if (length == sizeof(report))
+			take_report(command, &report);
+	} while (length == sizeof(report) ||
+			 (length < 0 && (errno == ECONNRESET || errno == EINTR)));
+
+	if (!command->gone && !(length < 0 && errno == EAGAIN))
+		replace_guardian(command);
+}
+
+/*
+ * end_all does the work of a guardian that has failed.
+ */
+static void
+end_all(Command *command)
+{
+	Processes  *processes = &command->processes;
+
+	processes_kill(processes);
+	if (!processes_reap(processes))
+		return;
+	if (!command->ended)
+	{
+		command->ended = true;
+		command->status = processes->leader_ended ? processes->status :
+			EXIT_NOT_EXECUTABLE << 8;
+	}
+	command->gone = true;
+}
+
+/*
+ * check_guardian replaces the guardian if it is late.  How long it may be late counts
+ * from when we see it: we may just have been stopped together.
+ */
+static void
+check_guardian(Command *command)
+{
+	int64		now = monotonic_now();
+
+	if (now >= command->overdue_at)
+	{
+		command->late |= !command->ended;
+		replace_guardian(command);
+	}
+	else if (now >= command->orders.kill_at && command->overdue_at == NEVER)
+		command->overdue_at = now + command->patience;
+}
+
+/*
+ * clean_up leaves nothing behind of a command that is gone.
+ */
+static void
+clean_up(Command *command)
+{
+	processes_end(&command->processes, command->guardian);
+	if (command->channel >= 0)
+		close(command->channel);
+	command->channel = -1;
+	command->guardian = 0;
+	if (command->foreground)
+		tcsetpgrp(STDIN_FILENO, getpgrp());
+}
+
+/*
+ * command_step does what is to be done now.  It also reaps children that are none of
+ * ours, which the first process of a container gets.
+ */
+void
+command_step(Command *command)
+{
+	if (!command->adopted)
+		(void) processes_reap(&command->processes);
+	if (command->guardian == 0)
+		return;
+	if (command->channel >= 0)
+		read_reports(command);
+	if (command->channel >= 0 && !command->gone)
+		check_guardian(command);
+	if (command->adopted && !command->gone)
+		end_all(command);
+	if (command->gone)
+		clean_up(command);
+}
+
+/*
+ * command_wakeup returns the instant at which command_step wants to be called.
+ */
+int64
+command_wakeup(const Command *command)
+{
+	if (command->guardian == 0)
+		return NEVER;
+	if (command->adopted)
+		return monotonic_now() + LOOK_INTERVAL;
+	return command->overdue_at == NEVER ? command->orders.kill_at :
+		command->overdue_at;
+}
+
+/*
+ * command_exit_code returns with which code a shell would tell how the command has
+ * ended.
+ */
+int
+command_exit_code(const Command *command)
+{
+	if (WIFSIGNALED(command->status))
+		return 128 + WTERMSIG(command->status);
+	return WEXITSTATUS(command->status);
+}

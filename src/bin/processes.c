@@ -1,0 +1,330 @@
+/*-------------------------------------------------------------------------
+ *
+ * processes.c
+ *	  The processes that a command has started.
+ *
+ * Whoever uses this is a subreaper: descendants whose parent has ended become its
+ * children.  So all of them end up there, however they were started, also those
+ * that have left the command's process group, and the command is over when there
+ * are no children left.
+ *
+ * Numbers of processes are safe to use for the same reason: that of a child, and of
+ * a group with a child in it, cannot become somebody else's before we have reaped
+ * that child.
+ *
+ * Elsewhere than on Linux there are no subreapers, and processes that have left
+ * the group are not seen.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/processes.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include "processes.h"
+
+/*
+ * set_find returns the place of a process in a set, or -1.
+ */
+static int
+set_find(const PidSet *set, pid_t pid)
+{
+	for (int i = 0; i < set->count; i++)
+	{
+		if (set->members[i] == pid)
+			return i;
+	}
+	return -1;
+}
+
+/*
+ * set_add adds a process to a set.
+ */
+static void
+set_add(PidSet *set, pid_t pid)
+{
+	if (set->count == set->size)
+	{
+		set->size = Max(16, 2 * set->size);
+		set->members = pg_realloc(set->members, set->size * sizeof(pid_t));
+	}
+	set->members[set->count++] = pid;
+}
+
+/*
+ * set_remove removes a process from a set, if it is in there.
+ */
+static void
+set_remove(PidSet *set, pid_t pid)
+{
+	int			place = set_find(set, pid);
+
+	if (place >= 0)
+		set->members[place] = set->members[--set->count];
+}
+
+/*
+ * processes_adopt_orphans makes this process the parent of descendants that lose
+ * theirs.
+ */
+void
+processes_adopt_orphans(void)
+{
+#ifdef __linux__
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+#endif
+}
+
+#ifdef __linux__
+/*
+ * parent_of returns the parent of a process, or 0 if that process is gone.
+ */
+static pid_t
+parent_of(const char *pid)
+{
+	char		path[300];
+	char		line[512];
+	FILE	   *file;
+	const char *after_name = NULL;
+	int			parent = 0;
+
+	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return 0;
+	if (fgets(line, sizeof(line), file) != NULL)
+		after_name = strrchr(line, ')');
+	if (after_name == NULL || sscanf(after_name, ") %*c %d", &parent) != 1)
+		parent = 0;
+	fclose(file);
+	return parent;
+}
+
+/*
+ * search_children finds our children among all processes.
+ */
+static void
+search_children(PidSet *children)
+{
+	DIR		   *directory = opendir("/proc");
+	struct dirent *entry;
+
+	if (directory == NULL)
+		return;
+	while ((entry = readdir(directory)) != NULL)
+	{
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+			parent_of(entry->d_name) == getpid())
+			set_add(children, atoi(entry->d_name));
+	}
+	closedir(directory);
+}
+#endif
+
+/*
+ * find_children finds our children.  Some that are just coming may be missed.
+ * Kernels that were built without a list of them have to be searched.
+ */
+static void
+find_children(PidSet *children)
+{
+#ifdef __linux__
+	char		path[64];
+	FILE	   *file;
+	int			child;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int) getpid());
+	file = fopen(path, "re");
+	if (file == NULL)
+	{
+		search_children(children);
+		return;
+	}
+	while (fscanf(file, "%d", &child) == 1)
+		set_add(children, child);
+	fclose(file);
+#else
+	(void) children;
+#endif
+}
+
+/*
+ * processes_spare_present notes the children that we have already, as one has that
+ * was started by exec in a shell with jobs.
+ */
+void
+processes_spare_present(Processes *processes)
+{
+	find_children(&processes->spared);
+}
+
+/*
+ * processes_spare notes a child that does not belong to the command.
+ */
+void
+processes_spare(Processes *processes, pid_t pid)
+{
+	set_add(&processes->spared, pid);
+}
+
+/*
+ * processes_end kills such a child, if it has not been reaped yet, and reaps it.
+ */
+void
+processes_end(Processes *processes, pid_t pid)
+{
+	if (set_find(&processes->spared, pid) < 0)
+		return;
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	set_remove(&processes->spared, pid);
+}
+
+/*
+ * find_orphans finds those of our children that belong to the command but are not
+ * in its group, and tells whether any are in the group.
+ */
+static bool
+find_orphans(Processes *processes, PidSet *orphans)
+{
+	PidSet		children = {0};
+	bool		in_group = !processes->leader_ended;
+
+	find_children(&children);
+	for (int i = 0; i < children.count; i++)
+	{
+		pid_t		child = children.members[i];
+
+		if (set_find(&processes->spared, child) >= 0)
+			continue;
+		if (getpgid(child) == processes->group)
+			in_group = true;
+		else
+			set_add(orphans, child);
+	}
+	free(children.members);
+#ifndef __linux__
+	in_group = true;
+#endif
+	return in_group && processes->group > 0;
+}
+
+/*
+ * note_end notes what waitpid() has told.
+ */
+static void
+note_end(Processes *processes, pid_t pid, int status)
+{
+	bool		is_leader = pid == processes->group && !processes->leader_ended;
+
+	if (WIFSTOPPED(status))
+	{
+		if (is_leader && WSTOPSIG(status) == SIGTSTP)
+			processes->paused = true;
+		return;
+	}
+	set_remove(&processes->told, pid);
+	set_remove(&processes->spared, pid);
+	if (is_leader)
+	{
+		processes->leader_ended = true;
+		processes->status = status;
+	}
+}
+
+/*
+ * processes_reap reaps what has ended, and tells whether nothing is left.
+ */
+bool
+processes_reap(Processes *processes)
+{
+	PidSet		orphans = {0};
+	bool		any;
+	pid_t		pid;
+	int			status;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0)
+		note_end(processes, pid, status);
+	if (pid < 0 && errno == ECHILD)
+	{
+#ifdef __linux__
+		return true;
+#else
+		return processes->group == 0 || kill(-processes->group, 0) != 0;
+#endif
+	}
+	if (processes->spared.count == 0)
+		return false;
+	any = find_orphans(processes, &orphans) || orphans.count > 0;
+	free(orphans.members);
+	return !any;
+}
+
+/*
+ * processes_signal_group sends a signal to the command's group, if any of it is
+ * left.
+ */
+void
+processes_signal_group(Processes *processes, int number)
+{
+	PidSet		orphans = {0};
+
+	if (find_orphans(processes, &orphans))
+	{
+		kill(-processes->group, number);
+		/* What is stopped does not hear it. */
+		if (number != SIGKILL)
+			kill(-processes->group, SIGCONT);
+	}
+	free(orphans.members);
+}
+
+/*
+ * processes_terminate_orphans asks those to end that have left the group and lost
+ * their parent.  It has to be called again and again, as there may be more of them;
+ * each is asked once.
+ */
+void
+processes_terminate_orphans(Processes *processes)
+{
+	PidSet		orphans = {0};
+
+	find_orphans(processes, &orphans);
+	for (int i = 0; i < orphans.count; i++)
+	{
+		if (set_find(&processes->told, orphans.members[i]) >= 0)
+			continue;
+		kill(orphans.members[i], SIGTERM);
+		kill(orphans.members[i], SIGCONT);
+		set_add(&processes->told, orphans.members[i]);
+	}
+	free(orphans.members);
+}
+
+/*
+ * processes_kill kills all that is left.  The children of what it kills may be
+ * left over: it has to be called again until nothing is left.
+ */
+void
+processes_kill(Processes *processes)
+{
+	PidSet		orphans = {0};
+
+	if (find_orphans(processes, &orphans))
+		kill(-processes->group, SIGKILL);
+	for (int i = 0; i < orphans.count; i++)
+		kill(orphans.members[i], SIGKILL);
+	free(orphans.members);
+}

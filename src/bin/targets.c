@@ -1,0 +1,180 @@
+/*-------------------------------------------------------------------------
+ *
+ * targets.c
+ *	  The servers that a connection string names.
+ *
+ * A connection string may name several hosts, and a host may have several
+ * addresses.  libpq tries one after another by itself, but with the functions that
+ * do not block it stays with one that does not answer: when to give that up is up to
+ * the caller, who cannot make it go on with the next.  So pg_lease gives libpq one
+ * address at a time.
+ *
+ * A lookup of names can take long, and nothing can be done meanwhile.  So what was
+ * found is kept until all of it has failed.
+ *
+ * Copyright (c) 2026, the lease developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/targets.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include "targets.h"
+
+/*
+ * count_items returns how many items a list has, as libpq counts them.
+ */
+static int
+count_items(const char *list)
+{
+	int			count = 1;
+
+	if (list == NULL || *list == '\0')
+		return 0;
+	for (; *list != '\0'; list++)
+		count += *list == ',';
+	return count;
+}
+
+/*
+ * item returns a copy of one item of a list, or NULL if it is empty or not there.
+ * Of a list with a single one, that is for all.
+ */
+static char *
+item(const char *list, int n)
+{
+	size_t		length;
+
+	if (list == NULL)
+		return NULL;
+	if (count_items(list) == 1)
+		n = 0;
+	for (; n > 0 && *list != '\0'; list++)
+		n -= *list == ',';
+	length = strcspn(list, ",");
+	return length > 0 ? pnstrdup(list, length) : NULL;
+}
+
+/*
+ * targets_read takes the lists that libpq has made of its options.  libpq has
+ * checked that they fit together.
+ */
+void
+targets_read(Targets *targets, const char *hosts, const char *addresses,
+			 const char *ports)
+{
+	int			count = Max(Max(count_items(hosts), count_items(addresses)), 1);
+
+	targets->named = pg_malloc0(count * sizeof(Target));
+	targets->named_count = count;
+	for (int i = 0; i < count; i++)
+	{
+		targets->named[i].host = i < count_items(hosts) ? item(hosts, i) : NULL;
+		targets->named[i].address = i < count_items(addresses) ? item(addresses, i) : NULL;
+		targets->named[i].port = item(ports, i);
+	}
+}
+
+/*
+ * add notes an address of a server.
+ */
+static void
+add(Targets *targets, const Target *named, const char *address)
+{
+	Target	   *found;
+
+	targets->found = pg_realloc(targets->found,
+								(targets->found_count + 1) * sizeof(Target));
+	found = &targets->found[targets->found_count++];
+	*found = *named;
+	found->address = address != NULL ? pg_strdup(address) : NULL;
+}
+
+/*
+ * add_addresses looks a name up and notes all of its addresses.  If that fails,
+ * libpq is left to tell why.
+ */
+static void
+add_addresses(Targets *targets, const Target *named)
+{
+	struct addrinfo hints = {0};
+	struct addrinfo *addresses = NULL;
+	char		address[NI_MAXHOST];
+	int			before = targets->found_count;
+
+	hints.ai_socktype = SOCK_STREAM;
+	if (getaddrinfo(named->host, NULL, &hints, &addresses) != 0)
+		addresses = NULL;
+	for (struct addrinfo *a = addresses; a != NULL; a = a->ai_next)
+	{
+		if (getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof(address),
+						NULL, 0, NI_NUMERICHOST) == 0)
+			add(targets, named, address);
+	}
+	if (targets->found_count == before)
+		add(targets, named, NULL);
+	if (addresses != NULL)
+		freeaddrinfo(addresses);
+}
+
+/*
+ * is_name tells whether a server is given by a name that has to be looked up.
+ */
+static bool
+is_name(const Target *named)
+{
+	return named->address == NULL && named->host != NULL &&
+		named->host[0] != '/' && named->host[0] != '@';
+}
+
+/*
+ * find finds all servers anew.
+ */
+static void
+find(Targets *targets)
+{
+	for (int i = 0; i < targets->found_count; i++)
+		free(targets->found[i].address);
+	targets->found_count = 0;
+	for (int i = 0; i < targets->named_count; i++)
+	{
+		if (is_name(&targets->named[i]))
+			add_addresses(targets, &targets->named[i]);
+		else
+			add(targets, &targets->named[i], targets->named[i].address);
+	}
+	targets->current = 0;
+	targets->failed = 0;
+}
+
+/*
+ * targets_current returns the server to connect to.
+ */
+const Target *
+targets_current(Targets *targets)
+{
+	if (targets->found_count == 0)
+		find(targets);
+	return &targets->found[targets->current];
+}
+
+/*
+ * targets_next goes on to the next server, and tells whether all have been tried in
+ * vain.  The names are then looked up again.
+ */
+bool
+targets_next(Targets *targets)
+{
+	if (targets->found_count == 0)
+		return true;
+	targets->current = (targets->current + 1) % targets->found_count;
+	if (++targets->failed < targets->found_count)
+		return false;
+	find(targets);
+	return true;
+}

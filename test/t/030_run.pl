@@ -1,0 +1,354 @@
+# "pg_lease run": what the command finds, what comes of its end, and of being told to
+# end.  G2, G4.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use IPC::Run ();
+use LeaseTest;
+use PostgreSQL::Test::Utils;
+use RunTest;
+use Test::More;
+use Time::HiRes;
+
+my $node = new_server('run');
+my $connection = $node->connstr('postgres');
+my $dir = $PostgreSQL::Test::Utils::tmp_check;
+
+# To where the commands connect
+local $ENV{PGHOST} = $node->host;
+local $ENV{PGPORT} = $node->port;
+local $ENV{PGDATABASE} = 'postgres';
+
+$node->safe_psql('postgres', "SELECT lease.alter('L', ttl => '15 s')");
+
+# run(OPTIONS, COMMAND) starts the program for the lease L.
+sub run
+{
+	my ($options, @command) = @_;
+
+	return program($connection, [ '--lease=L', @$options ], @command);
+}
+
+# state_of_lease returns the state of the lease.
+sub state_of_lease
+{
+	return $node->safe_psql('postgres',
+		"SELECT state || coalesce(' ' || last_end, '') FROM lease.status WHERE name = 'L'");
+}
+
+# events_of_lease(AFTER) returns the kinds of the events of the lease, after one.
+sub events_of_lease
+{
+	my ($after) = @_;
+
+	return $node->safe_psql('postgres',
+		"SELECT string_agg(kind, ' ' ORDER BY seq) FROM lease.event WHERE name = 'L' AND seq > $after");
+}
+
+# last_event returns the number of the latest event.
+sub last_event
+{
+	return $node->safe_psql('postgres', "SELECT events FROM lease.status WHERE name = 'L'");
+}
+
+#----
+# The command and its environment
+#----
+
+my $write = "INSERT INTO work (who) VALUES ('command')";
+my $run = run([ '--holder=me' ], 'bash', '-c',
+	qq(echo "\$LEASE_NAME \$LEASE_EPOCH \$LEASE_HOLDER"; psql -Xqc "$write"; exit 3));
+is($run->exit_code, 3, 'the exit code is that of the command');
+like($run->output, qr/^L \d+ me$/m, 'the command finds lease, epoch and holder');
+is($node->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'command'"),
+	1, 'psql writes to a protected table without a change');
+is(state_of_lease(), 'free released', 'the lease is released after the command');
+is($run->count('acquired'), 1, 'one line tells that it was acquired');
+
+# What was in PGOPTIONS stays, and a run inside of a run has both tokens.
+$node->safe_psql(
+	'postgres', q{
+	SELECT lease.create('other/x:1', ttl => '15 s');
+	CREATE TABLE pair (id int);
+	SELECT lease.protect('pair', 'other/x:1');
+});
+{
+	local $ENV{PGOPTIONS} = '-c  work_mem=77MB -c application_name=a\ b --lease.token=L=1';
+	$run = run(
+		[], 'pg_lease', 'run', '-d', $connection, '--lease=other/x:1', '--', 'bash', '-c',
+		q(psql -XAtqc "INSERT INTO pair VALUES (1)" -c "INSERT INTO work (who) VALUES ('pair')" -c "SHOW work_mem" -c "SHOW application_name"; echo "$PGOPTIONS")
+	);
+	is($run->exit_code, 0, 'a run inside of a run');
+	like($run->output, qr/^77MB$/m, 'PGOPTIONS is kept');
+	like($run->output, qr/^-c  work_mem=77MB -c application_name=a\\ b --lease/m,
+		'as it was');
+	is( $node->safe_psql('postgres',
+			"SELECT (SELECT count(*) FROM pair), (SELECT count(*) FROM work WHERE who = 'pair')"),
+		'1|1',
+		'connections carry the tokens of both leases');
+	$ENV{PGOPTIONS} = '-c search_path=x\\';
+	$run = run([], 'psql', '-XAtqc', 'SHOW lease.token', '-c', 'SHOW search_path');
+	is($run->exit_code, 0, 'PGOPTIONS that end with a backslash');
+	like($run->output, qr/^L=\d+\nx$/, 'take the token all the same');
+	$run = run([ '--no-token' ], 'bash', '-c', 'echo "$PGOPTIONS"');
+	is($run->exit_code, 0, '--no-token');
+	is($run->output, "$ENV{PGOPTIONS}\n", 'leaves PGOPTIONS as it was');
+}
+
+# Signals are as at the start, and nothing of ours is open.
+my @look = ('bash', '-c', 'grep -E "Sig(Ign|Blk)" /proc/$$/status; ls /proc/$$/fd');
+my ($as_here) = run_command(\@look);
+{
+	local $SIG{HUP} = 'IGNORE';
+	my ($ignoring) = run_command(\@look);
+	isnt($ignoring, $as_here, 'a signal that is ignored shows');
+	$run = run([], @look);
+	is($run->exit_code, 0, 'a look at the command');
+	is($run->output, "$ignoring\n", 'it finds signals and descriptors as if started directly');
+}
+
+#----
+# Exit codes
+#----
+
+is(run([], 'bash', '-c', 'kill -KILL $$')->exit_code,
+	137, 'a command that dies of a signal: 128 and its number');
+is(run([], "$dir/nothing")->exit_code, 127, 'a command that is not there: 127');
+append_to_file("$dir/not_executable", '');
+is(run([], "$dir/not_executable")->exit_code, 126, 'one that cannot be executed: 126');
+is(program($connection, ['--lease=unknown'], 'true')->exit_code,
+	70, 'an error of the server: 70');
+is(program("$connection dbname=nothing", ['--lease=L'], 'true')->exit_code,
+	69, 'no such database: 69, at once');
+is(program('host=127.0.0.1 port=1', [ '--lease=L', '--no-wait' ], 'true')->exit_code,
+	69, 'no server, without waiting: 69');
+is( program('host=127.0.0.1 port=1', [ '--lease=L', '--wait=300ms' ], 'true')->exit_code,
+	69, 'no server in time: 69');
+
+foreach my $wrong (
+	[],
+	[ '--lease=L' ],
+	[ '--lease=L', '--ttl=0', 'true' ],
+	[ '--lease=L', '--ttl=3x', 'true' ],
+	[ '--lease=L', '--ttl=10', '--grace-stop=4', 'true' ],
+	[ '--lease=L', '--wait=1', '--no-wait', 'true' ],
+	[ '--lease=L', '--log-format=xml', 'true' ],
+	[ '--lease=L', '--priority=1x', 'true' ],
+	[ '--lease=L', '--holder=', 'true' ],
+	[ '--lease=L', '-d', 'sslmode=nothing', 'true' ],
+	[ '--lease=L', '-d', 'host=x port=y', 'true' ],
+	[ '--lease=L', '--nothing', 'true' ])
+{
+	my ($stdout, $stderr) = ('', '');
+	IPC::Run::run([ 'pg_lease', 'run', @$wrong ], '>', \$stdout, '2>', \$stderr);
+	is($? >> 8, 64, "wrong usage: run @$wrong");
+	like($stderr, qr/--help/, 'with a hint');
+}
+
+#----
+# Waiting
+#----
+
+my $leader = run([], 'sleep', '1000');
+$leader->wait_for('started');
+is(run([ '--no-wait' ], 'true')->exit_code, 75, 'not acquired without waiting: 75');
+is(run([ '--wait=200ms' ], 'true')->exit_code, 75, 'not acquired in time: 75');
+my $second = run([], 'bash', '-c', 'echo $LEASE_EPOCH');
+wait_until($node, "SELECT count(*) = 1 FROM lease.candidate WHERE name = 'L'",
+	'the second one to wait in line');
+
+# To be told to end while waiting leaves nothing behind.
+my $third = run([], 'true');
+wait_until($node, "SELECT count(*) = 2 FROM lease.candidate WHERE name = 'L'",
+	'the third one to wait in line');
+$third->signal('TERM');
+is($third->exit_code, 143, 'a candidate that is told to end');
+
+#----
+# Being told to end
+#----
+
+$leader->signal('TERM');
+is($leader->exit_code, 143, 'SIGTERM is handed on, and the exit code is that of the command');
+is($second->exit_code, 0, 'who waits in line is next');
+my $old = $leader->last_of('started')->{epoch};
+cmp_ok($second->output, '>', $old, 'under a greater epoch');
+
+# The lease is released when the last process of the group is gone, and renewed until then.
+my $stubborn = script('stubborn', <<'SCRIPT');
+trap 'echo told' TERM INT
+echo $$ > $1
+(trap '' TERM INT; echo $BASHPID >> $1; while :; do sleep 0.1; done) &
+while :; do sleep 0.1; done
+SCRIPT
+$run = run([ '--ttl=6s', '--grace-stop=2s' ], $stubborn, "$dir/stubborn");
+my @pids = pids_in("$dir/stubborn", 2);
+my $before = boot_clock();
+$run->signal('INT');
+await_that(sub { $run->output =~ /told/ }, 'the command to be told');
+is(state_of_lease(), 'held', 'the lease is held while the command ends');
+is($run->exit_code, 137, 'it had to be killed');
+cmp_ok(boot_clock() - $before, '>=', 2, 'after the grace');
+is(join(' ', alive(@pids)), '', 'nothing of it is left');
+is(state_of_lease(), 'free released', 'then the lease was released');
+
+# Told twice: at once
+$run = run([ '--ttl=60s', '--grace-stop=20s' ], $stubborn, "$dir/stubborn2");
+@pids = pids_in("$dir/stubborn2", 2);
+$before = boot_clock();
+$run->signal('TERM');
+await_that(sub { $run->output =~ /told/ }, 'the command to be told');
+Time::HiRes::sleep(0.3);    # a second signal that comes sooner is taken for the first
+$run->signal('TERM');
+is($run->exit_code, 137, 'told twice, it is killed');
+cmp_ok(boot_clock() - $before, '<', 15, 'at once');
+is(join(' ', alive(@pids)), '', 'with all that it has started');
+
+# Other signals
+$run = run([], 'bash', '-c', 'trap "echo usr1; exit 5" USR1; echo ready; while :; do sleep 0.1; done');
+await_that(sub { $run->output =~ /ready/ }, 'the command to be ready');
+$run->signal('USR1');
+is($run->exit_code, 5, 'SIGUSR1 is handed on');
+
+#----
+# What a command leaves behind
+#----
+
+$run = run(
+	[ '--ttl=60s', '--grace-stop=300ms' ],
+	script(
+		'leaver', <<'SCRIPT'), "$dir/left");
+(trap '' TERM; echo $BASHPID >> $1; while :; do sleep 0.1; done) &
+setsid bash -c 'echo $$ >> $0; trap "" TERM; setsid bash -c "trap \"\" TERM; echo \$\$ >> $0; while :; do sleep 0.1; done" & while :; do sleep 0.1; done' $1 &
+setsid bash -c 'trap "echo goodbye; exit" TERM; echo $$ >> $0; while :; do sleep 0.1; done' $1 &
+while [ $(wc -l < $1) -lt 4 ]; do sleep 0.01; done
+exit 7
+SCRIPT
+@pids = pids_in("$dir/left", 4);
+is($run->exit_code, 7, 'a command that leaves processes behind');
+is(join(' ', alive(@pids)), '', 'they are gone, also those of other sessions');
+like($run->output, qr/goodbye/, 'having been asked to end first');
+is(state_of_lease(), 'free released', 'then the lease was released');
+
+#----
+# Losing the lease, and handing it over
+#----
+
+$run = run([ '--ttl=3s' ], $stubborn, "$dir/revoked");
+@pids = pids_in("$dir/revoked", 2);
+my $epoch = $run->last_of('started')->{epoch};
+$node->safe_psql('postgres', "SELECT lease.revoke('L', 'test')");
+is($run->exit_code, 76, 'revoked: the lease was lost');
+like($run->output, qr/told/, 'the command was asked to end');
+is(join(' ', alive(@pids)), '', 'and killed');
+like($run->last_of('lost')->{message}, qr/revoked/, 'the log says why');
+
+$run = run([ '--ttl=3s' ], 'sleep', 1000);
+$run->wait_for('started');
+$node->safe_psql('postgres', "SELECT lease.request_handover('L', 'successor', 'test')");
+is($run->exit_code, 76, 'asked to step down: the lease is given up');
+is( $node->safe_psql('postgres',
+		"SELECT state, successor FROM lease.status WHERE name = 'L'"),
+	'reserved|successor',
+	'in favour of the successor');
+$node->safe_psql('postgres', "SELECT lease.revoke('L')");
+
+#----
+# Campaigning again
+#----
+
+# After the end of the command, and after a loss, each time under a greater epoch
+my $from = last_event();
+$run = run([ '--keep', '--ttl=2s', '--restart-delay=0' ],
+	'bash', '-c', qq(echo \$LEASE_EPOCH; [ "\$(grep -c . $dir/turns)" = 2 ] && exec sleep 1000; echo turn >> $dir/turns));
+await_that(sub { $run->count('started') >= 3 }, 'the command to be started again and again');
+$node->safe_psql('postgres', "SELECT lease.revoke('L', 'test')");
+await_that(sub { $run->count('started') >= 4 }, 'and after a loss');
+my @epochs = $run->output =~ /(\d+)/g;
+await_that(sub { (@epochs = $run->output =~ /(\d+)/g) >= 4 }, 'its output');
+is("@epochs", join(' ', sort { $a <=> $b } @epochs), 'epochs increase');
+my %generations = map { $_->{generation} => 1 } grep { $_->{event} eq 'started' } $run->events;
+is(scalar keys %generations, 4, 'each candidacy has a generation of its own');
+$run->signal('TERM');
+is($run->exit_code, 143, 'until it is told to end');
+is( events_of_lease($from),
+	'granted released granted released granted revoked granted released',
+	'the history shows just that');
+
+# A command that fails at once is not started over and over.
+$run = run([ '--keep', '--restart-delay=100ms' ], 'false');
+await_that(sub { $run->count('started') >= 4 }, 'the command to be started again');
+my @starts = map { $_->{time} =~ /:([\d.]+)Z/ } grep { $_->{event} eq 'started' } $run->events;
+my @pauses = map { my $p = $starts[$_] - $starts[ $_ - 1 ]; $p < 0 ? $p + 60 : $p } 1 .. 3;
+cmp_ok($pauses[2], '>=', 0.4, 'with longer and longer pauses');
+$run->signal('TERM');
+isnt($run->exit_code, 0, 'until it is told to end');
+
+#----
+# A terminal
+#----
+
+# at_terminal(TYPED, COMMAND) runs a command of the program at a terminal, types what is
+# typed when the command says that it is ready, and returns the exit code and what was shown.
+sub at_terminal
+{
+	my ($typed, $options, $command) = @_;
+	my ($in, $out, $err) = ('', '', '');
+	my $h = IPC::Run::start(
+		[
+			'pg_lease', 'run', '-d', $connection, '--lease=L', '--log-format=json',
+			@$options, '--', 'bash', '-c', $command
+		],
+		'<pty<',
+		\$in,
+		'>pty>',
+		\$out,
+		'2>',
+		\$err,
+		IPC::Run::timer($PATIENCE));
+
+	foreach my $keys (@$typed)
+	{
+		$h->pump until $out =~ /ready/;
+		$out =~ s/ready//;
+		$in .= $keys;
+	}
+	$h->pump while $h->pumpable;
+	$h->finish;
+	return (($? & 127) ? -($? & 127) : $? >> 8, $out, $err);
+}
+
+SKIP:
+{
+	skip 'IO::Pty is not installed, or there are no terminals', 1
+	  unless eval { require IO::Pty; IO::Pty->new; 1 };
+
+	my ($code, $out, $err) =
+	  at_terminal(["hello\n"], [], 'echo ready; read line; echo "got $line"; exit 4');
+	is($code, 4, 'a command at a terminal');
+	like($out, qr/got hello/, 'reads from it');
+
+	($code, $out, $err) = at_terminal(["\cC"], ['--keep'],
+		'trap "echo interrupted; trap - INT; kill -INT \$\$" INT; echo ready; while :; do sleep 0.1; done');
+	is($code, 130, 'a key of the terminal interrupts it, and then pg_lease, too');
+	like($out, qr/interrupted/, 'the command has got it');
+	unlike($err, qr/"event":"signal"/, 'pg_lease has not');
+	like($err, qr/"event":"released"/, 'and has released the lease');
+
+	($code, $out, $err) = at_terminal(["\cZ", "go\n"], [],
+		'echo ready; sleep 1; echo ready; read line; echo "got $line"');
+	is($code, 0, 'a leader can not be paused by a key of the terminal');
+	like($out, qr/got go/, 'it goes on');
+
+	# The terminal is ours again between two commands.
+	($code, $out, $err) = at_terminal(["\n", "\n"],
+		[ '--keep', '--restart-delay=0' ],
+		"echo ready; read line; [ -e $dir/once ] && kill -INT \$\$; touch $dir/once");
+	is($code, 130, 'the terminal is handed to one command after the other');
+}
+
+done_testing();
