@@ -22,21 +22,20 @@
  */
 #include "postgres_fe.h"
 
-#include <poll.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/logging.h"
 #include "follow.h"
+#include "monotonic.h"
 #include "text.h"
 
 /* A server that does not answer for so many seconds counts as lost. */
 #define PATIENCE 20
 
 /* The pause before another attempt to connect doubles from the first to the last. */
-#define FIRST_PAUSE INT64CONST(100000)
-#define LAST_PAUSE	INT64CONST(5000000)
+#define FIRST_PAUSE (100 * MILLISECOND)
+#define LAST_PAUSE	(5 * SECOND)
 
 static volatile sig_atomic_t writing = false;
 static volatile sig_atomic_t interrupted = false;
@@ -60,7 +59,7 @@ follow_start(Session *session)
 {
 	session->patience = PATIENCE;
 	session_open(session);
-	srandom((unsigned int) (time(NULL) ^ getpid()));
+	srandom((unsigned int) (monotonic_now() ^ getpid()));
 
 	/* A reader that has gone shows as EPIPE, also where SIGPIPE was ignored. */
 	pqsignal(SIGPIPE, SIG_IGN);
@@ -90,18 +89,6 @@ follow_end_output(void)
 }
 
 /*
- * microseconds_now reads a clock that no step of the wall clock touches.
- */
-static int64
-microseconds_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64CONST(1000000) + now.tv_nsec / 1000;
-}
-
-/*
  * drain_notifications tells whether there were notifications, and forgets them:
  * they are hints to look, and may be forged.
  */
@@ -126,10 +113,9 @@ drain_notifications(Session *session)
 void
 follow_wait(Session *session, int64 microseconds)
 {
-	int64		until = microseconds_now() + microseconds;
-	int64		left;
+	int64		until = monotonic_now() + microseconds;
 
-	while ((left = until - microseconds_now()) > 0)
+	while (monotonic_now() < until)
 	{
 		struct pollfd pollfds[] = {
 			{.fd = STDOUT_FILENO},
@@ -138,8 +124,7 @@ follow_wait(Session *session, int64 microseconds)
 
 		if (session->conn != NULL && drain_notifications(session))
 			return;
-		if (poll(pollfds, lengthof(pollfds), (int) Min(left / 1000 + 1, 60000)) < 0 && errno != EINTR)
-			pg_fatal("poll failed: %m");
+		monotonic_poll(pollfds, lengthof(pollfds), until);
 		if (pollfds[0].revents != 0)
 			exit(0);
 		if (pollfds[1].revents != 0 && !PQconsumeInput(session->conn))

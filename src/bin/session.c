@@ -18,11 +18,9 @@
  */
 #include "postgres_fe.h"
 
-#include <poll.h>
-#include <time.h>
-
 #include "common/logging.h"
 #include "common/string.h"
+#include "monotonic.h"
 #include "session.h"
 
 /* Entries that set_keywords puts before and after those of options_keywords */
@@ -196,36 +194,24 @@ session_lose(Session *session, const char *message)
 }
 
 /*
- * seconds_now reads a clock that no step of the wall clock touches.
- */
-static int64
-seconds_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
-
-/*
  * wait_while_busy waits until libpq has a result, and tells whether it came in
  * time.
  */
 static bool
 wait_while_busy(Session *session)
 {
-	int64		until = seconds_now() + session->patience;
+	int64		until = session->patience > 0 ?
+		monotonic_now() + session->patience * SECOND : NEVER;
 
 	while (PQisBusy(session->conn))
 	{
 		struct pollfd pollfd = {.fd = PQsocket(session->conn),.events = POLLIN};
 
-		if (poll(&pollfd, 1, session->patience > 0 ? 1000 : -1) < 0 && errno != EINTR)
-			pg_fatal("poll failed: %m");
-		if (!PQconsumeInput(session->conn))
-			return true;		/* which leaves a result, of the failure */
-		if (session->patience > 0 && seconds_now() > until && PQisBusy(session->conn))
+		if (monotonic_now() >= until)
 			return false;
+		monotonic_poll(&pollfd, 1, until);
+		if (pollfd.revents != 0 && !PQconsumeInput(session->conn))
+			return true;		/* which leaves a result, of the failure */
 	}
 	return true;
 }
