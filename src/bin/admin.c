@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * admin.c
- *	  pg_lease release and revoke: ending a grant by hand.
+ *	  pg_lease release, revoke and handover: ending a grant by hand.
  *
  * Each is one call, in a transaction of its own.  Nothing is tried again: if the
  * connection is lost on the way, only whoever asked knows whether to ask again.
@@ -33,6 +33,13 @@ typedef struct RevokeOptions
 	const char *name;
 	const char *reason;
 } RevokeOptions;
+
+typedef struct HandoverOptions
+{
+	const char *name;
+	const char *successor;
+	const char *reason;
+}			HandoverOptions;
 
 /*
  * help_release prints what --help is to say.
@@ -68,6 +75,25 @@ help_revoke(void)
 	options_connect_help();
 	printf("\nExit code: 0 if it was revoked; 1 if there was nothing to revoke, or no such\n");
 	printf("lease; 64: usage; 69: no connection; 70: error of the server.\n");
+}
+
+/*
+ * help_handover does so, too.
+ */
+static void
+help_handover(void)
+{
+	printf("%s handover asks the holder of a lease to step down.\n\n", progname);
+	printf("Usage:\n  %s handover [OPTION]... NAME\n\n", progname);
+	printf("The holder is told at its next renewal, stops its work, and releases the lease.\n");
+	printf("\nOptions:\n");
+	printf("      --successor=HOLDER   in favour of that holder, for whom the lease is then\n");
+	printf("                           reserved\n");
+	printf("      --reason=TEXT        why; shown in status and history\n");
+	printf("  -?, --help               show this help, then exit\n");
+	options_connect_help();
+	printf("\nExit code: 0 if it was asked; 1 if nobody holds the lease, or there is none; 64:\n");
+	printf("usage; 69: no connection; 70: error of the server.\n");
 }
 
 /*
@@ -222,4 +248,73 @@ revoke_main(int argc, char *argv[])
 	PQclear(result);
 	session_close(&session);
 	return revoked ? 0 : EXIT_ANSWER_NO;
+}
+
+/*
+ * read_handover_options reads the command line; the session gets what is for it.
+ */
+static HandoverOptions
+read_handover_options(int argc, char *argv[], Session *session)
+{
+	static const struct option long_options[] = {
+		CONNECT_LONG_OPTIONS,
+		{"successor", required_argument, NULL, 1},
+		{"reason", required_argument, NULL, 2},
+		{NULL, 0, NULL, 0}
+	};
+	HandoverOptions options = {0};
+	int			c;
+
+	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS, long_options, NULL)) != -1)
+	{
+		if (options_connect(&session->options, c, optarg))
+			continue;
+		if (c == 1)
+			options.successor = optarg;
+		else if (c == 2)
+			options.reason = optarg;
+		else
+			options_unrecognized("handover");
+	}
+	if (argc - optind != 1)
+		options_usage_error("handover", "the name of one lease must be given");
+	options.name = argv[optind];
+	return options;
+}
+
+/*
+ * handover_main runs "pg_lease handover".
+ */
+int
+handover_main(int argc, char *argv[])
+{
+	Session		session = {0};
+	HandoverOptions options;
+	const char *values[3];
+	PGresult   *result;
+	bool		asked;
+
+	if (options_want_help(argc, argv))
+	{
+		help_handover();
+		return 0;
+	}
+	options = read_handover_options(argc, argv, &session);
+	values[0] = options.name;
+	values[1] = options.successor;
+	values[2] = options.reason;
+
+	result = call(&session, "SELECT lease.request_handover($1, $2, $3)",
+				  lengthof(values), values);
+	asked = !PQgetisnull(result, 0, 0);
+	text_print(options.name);
+	if (asked)
+		printf(": the holder of epoch %s was asked to step down\n",
+			   PQgetvalue(result, 0, 0));
+	else
+		printf(": nobody holds it\n");
+	text_flush();
+	PQclear(result);
+	session_close(&session);
+	return asked ? 0 : EXIT_ANSWER_NO;
 }

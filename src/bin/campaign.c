@@ -110,7 +110,7 @@ static const char *const query_look =
 " WHERE name OPERATOR(pg_catalog.=) $1 AND state OPERATOR(pg_catalog.=) 'held'"
 " AND pg_catalog.jsonb_extract_path_text(metadata, 'incarnation')"
 " OPERATOR(pg_catalog.=) $2";
-static const char *const query_give_back =
+static const char *const query_release =
 "SELECT lease.release($1, $2, successor => $3, reserve => $4) AS released";
 static const char *const query_acquire =
 "SELECT " REPLY_COLUMNS " FROM lease.acquire($1, $2, ttl => $3, metadata => $4)";
@@ -118,8 +118,6 @@ static const char *const query_await =
 "CALL lease.await($1, $2, ttl => $3, metadata => $4, timeout => $5, priority => $6)";
 static const char *const query_renew =
 "SELECT " REPLY_COLUMNS " FROM lease.renew($1, $2)";
-static const char *const query_release =
-"SELECT lease.release($1, $2) AS released";
 
 /*
  * fraction returns a random number from 0.5 to 1.
@@ -443,13 +441,17 @@ note_error(Campaign *campaign)
 	Connection *connection = &campaign->connection;
 	const char *sqlstate = PQresultErrorField(connection->result, PG_DIAG_SQLSTATE);
 	const char *primary = PQresultErrorField(connection->result, PG_DIAG_MESSAGE_PRIMARY);
+	const char *detail = PQresultErrorField(connection->result, PG_DIAG_MESSAGE_DETAIL);
+	const char *hint = PQresultErrorField(connection->result, PG_DIAG_MESSAGE_HINT);
 	char		message[1024];
 
 	if (sqlstate == NULL)
 		sqlstate = "";
-	snprintf(message, sizeof(message), "%s%s%s", sqlstate,
+	snprintf(message, sizeof(message), "%s%s%s%s%s%s%s", sqlstate,
 			 sqlstate[0] != '\0' ? ": " : "",
-			 primary != NULL ? primary : PQresultErrorMessage(connection->result));
+			 primary != NULL ? primary : PQresultErrorMessage(connection->result),
+			 detail != NULL ? " DETAIL: " : "", detail != NULL ? detail : "",
+			 hint != NULL ? " HINT: " : "", hint != NULL ? hint : "");
 	if (strcmp(sqlstate, "25006") == 0)
 		connection_reject(connection, message);
 	else if (strncmp(sqlstate, "57P", 3) == 0)
@@ -817,17 +819,27 @@ static void
 ask_about_epoch(Campaign *campaign, Request request, int64 number)
 {
 	bool		leaving = campaign->state == CAMPAIGN_LEAVING;
-	const char *arguments[4];
+	const char *arguments[4] = {NULL};
 	char		epoch[32];
+	char		reserve[64];
 
 	snprintf(epoch, sizeof(epoch), INT64_FORMAT, number);
+	snprintf(reserve, sizeof(reserve), INT64_FORMAT " us", campaign->ttl);
 	arguments[1] = epoch;
-	arguments[2] = leaving ? NULL : campaign->settings.holder;
-	arguments[3] = leaving ? NULL : RESERVE;
-	if (request == REQUEST_GIVE_BACK)
-		ask(campaign, request, query_give_back, 4, arguments, patience(campaign));
-	else if (request == REQUEST_RELEASE)
-		ask(campaign, request, query_release, 2, arguments, patience(campaign));
+	if (request == REQUEST_GIVE_BACK && !leaving)
+	{
+		arguments[2] = campaign->settings.holder;
+		arguments[3] = RESERVE;
+	}
+	else if (request == REQUEST_RELEASE && campaign->handover &&
+			 campaign->successor[0] != '\0')
+	{
+		/* Not for the lease's ttl, which may be much longer than ours. */
+		arguments[2] = campaign->successor;
+		arguments[3] = reserve;
+	}
+	if (request != REQUEST_RENEW)
+		ask(campaign, request, query_release, 4, arguments, patience(campaign));
 	else
 		ask(campaign, request, query_renew, 2, arguments,
 			campaign->ttl > 0 ? holder_timeout(campaign) : patience(campaign));

@@ -20,6 +20,7 @@
 typedef struct DoctorOptions
 {
 	const char *severity;		/* the least one that is shown */
+	const char *counted;		/* the least one that the exit code tells of */
 	bool		json;
 } DoctorOptions;
 
@@ -53,7 +54,7 @@ help(void)
 	printf("\nOptions:\n");
 	printf("  -j, --json               a JSON object for each finding, on a line of its own\n");
 	printf("      --severity=SEVERITY  only findings from there on: error, warning or notice\n");
-	printf("                           (the default)\n");
+	printf("                           (the default, but then notices do not count below)\n");
 	printf("  -?, --help               show this help, then exit\n");
 	options_connect_help();
 	printf("\nExit code: 0 if nothing was found; 1 if something was; 64: usage; 69: no\n");
@@ -72,7 +73,7 @@ read_options(int argc, char *argv[], Session *session)
 		{"severity", required_argument, NULL, 1},
 		{NULL, 0, NULL, 0}
 	};
-	DoctorOptions options = {.severity = "notice"};
+	DoctorOptions options = {.severity = "notice",.counted = "warning"};
 	int			c;
 
 	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS "j", long_options, NULL)) != -1)
@@ -82,7 +83,7 @@ read_options(int argc, char *argv[], Session *session)
 		if (c == 'j')
 			options.json = session->json = true;
 		else if (c == 1)
-			options.severity = optarg;
+			options.severity = options.counted = optarg;
 		else
 			options_unrecognized("doctor");
 	}
@@ -130,6 +131,24 @@ print_findings(const PGresult *findings)
 }
 
 /*
+ * count_findings counts those on which the exit code depends: all that were asked for, but
+ * not notices, of which every cluster has some, unless they were asked for by name.
+ */
+static int
+count_findings(const PGresult *findings, const char *counted)
+{
+	int			count = 0;
+
+	for (int row = 0; row < PQntuples(findings); row++)
+	{
+		if (strcmp(PQgetvalue(findings, row, Finding_severity), "notice") != 0 ||
+			strcmp(counted, "notice") == 0)
+			count++;
+	}
+	return count;
+}
+
+/*
  * doctor_main runs "pg_lease doctor".
  */
 int
@@ -150,7 +169,7 @@ doctor_main(int argc, char *argv[])
 	session_open(&session);
 	session_read(&session, &findings, FINDINGS_QUERY, 1, &options.severity);
 	session_check(&session, findings);
-	count = PQntuples(findings);
+	count = count_findings(findings, options.counted);
 	if (options.json)
 		table_print_lines(findings, Finding_json);
 	else

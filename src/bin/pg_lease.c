@@ -40,6 +40,7 @@ static const Subcommand subcommands[] = {
 	{"history", history_main, "show what has happened to a lease"},
 	{"release", release_main, "give back a lease, given its epoch"},
 	{"revoke", revoke_main, "take back a lease from whoever holds it"},
+	{"handover", handover_main, "ask whoever holds a lease to step down"},
 	{"doctor", doctor_main, "tell what gets past fences"},
 	{NULL, NULL, NULL}
 };

@@ -47,6 +47,7 @@ extern int	watch_main(int argc, char *argv[]);
 extern int	history_main(int argc, char *argv[]);
 extern int	release_main(int argc, char *argv[]);
 extern int	revoke_main(int argc, char *argv[]);
+extern int	handover_main(int argc, char *argv[]);
 extern int	doctor_main(int argc, char *argv[]);
 
 #endif							/* PG_LEASE_H */

@@ -22,6 +22,9 @@
 #define HOLDER_MAX		255		/* bytes of a holder that the server takes */
 #define RESTART_DELAY	(1 * SECOND)
 
+/* A shorter grant is over before a command could be ended. */
+#define SHORTEST_TTL	(1 * SECOND)
+
 /* Long options that have no letter */
 enum
 {
@@ -65,7 +68,7 @@ help(void)
 	printf("%s run runs a command while it holds a lease.\n\n", progname);
 	printf("Usage:\n  %s run [OPTION]... --lease=NAME [--] COMMAND [ARGUMENT]...\n", progname);
 	printf("\nOptions:\n");
-	printf("  -l, --lease=NAME         the lease\n");
+	printf("  -l, --lease=NAME         the lease, which must exist\n");
 	printf("      --ttl=TIME           length of a grant (default: the lease's)\n");
 	printf("      --holder=TEXT        name of this process (default: host/pid/start time/random)\n");
 	printf("      --wait=TIME          wait at most so long for the lease (default: for ever)\n");
@@ -165,8 +168,8 @@ read_option(RunOptions *options, int c)
 			break;
 		case OPTION_TTL:
 			settings->ttl = options_duration(optarg, "--ttl");
-			if (settings->ttl == 0)
-				options_usage_error("run", "--ttl must not be zero");
+			if (settings->ttl < SHORTEST_TTL)
+				options_usage_error("run", "--ttl must be at least 1s");
 			break;
 		case OPTION_HOLDER:
 			settings->holder = pg_strdup(optarg);
@@ -178,7 +181,7 @@ read_option(RunOptions *options, int c)
 			read_wait(settings, NULL);
 			break;
 		case OPTION_ONCE:
-			options->keep = false;
+			options->once = true;
 			break;
 		case OPTION_KEEP:
 			options->keep = true;
@@ -221,6 +224,8 @@ check(const RunOptions *options)
 		options_usage_error("run", "no command was given");
 	if (settings->holder[0] == '\0' || strlen(settings->holder) > HOLDER_MAX)
 		options_usage_error("run", "holder must have 1 to %d bytes", HOLDER_MAX);
+	if (options->once && options->keep)
+		options_usage_error("run", "give one of --once and --keep");
 	if (settings->ttl > 0 && settings->grace > settings->ttl / 3)
 		options_usage_error("run", "--grace-stop must not be longer than a third of --ttl");
 }

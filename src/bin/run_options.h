@@ -18,6 +18,7 @@ typedef struct RunOptions
 	ConnectOptions connect;
 	CampaignSettings campaign;
 	char	  **command;		/* with its arguments */
+	bool		once;			/* said so, which is the default */
 	bool		keep;			/* to campaign again after the command has
 								 * ended */
 	int64		restart_delay;	/* how long to pause before that */

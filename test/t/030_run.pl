@@ -132,7 +132,8 @@ is( program('host=127.0.0.1 port=1', [ '--lease=L', '--wait=300ms' ], 'true')->e
 foreach my $wrong (
 	[],
 	[ '--lease=L' ],
-	[ '--lease=L', '--ttl=0', 'true' ],
+	[ '--lease=L', '--ttl=999ms', 'true' ],
+	[ '--lease=L', '--once', '--keep', 'true' ],
 	[ '--lease=L', '--ttl=3x', 'true' ],
 	[ '--lease=L', '--ttl=10', '--grace-stop=4', 'true' ],
 	[ '--lease=L', '--wait=1', '--no-wait', 'true' ],
@@ -247,14 +248,15 @@ like($run->output, qr/told/, 'the command was asked to end');
 is(join(' ', alive(@pids)), '', 'and killed');
 like($run->last_of('lost')->{message}, qr/revoked/, 'the log says why');
 
-$run = run([ '--ttl=3s' ], 'sleep', 1000);
+# The lease itself has a longer ttl.
+$run = run([ '--ttl=10s' ], 'sleep', 1000);
 $run->wait_for('started');
 $node->safe_psql('postgres', "SELECT lease.request_handover('L', 'successor', 'test')");
 is($run->exit_code, 76, 'asked to step down: the lease is given up');
 is( $node->safe_psql('postgres',
-		"SELECT state, successor FROM lease.status WHERE name = 'L'"),
-	'reserved|successor',
-	'in favour of the successor');
+		"SELECT state, successor, available_at < now() + '10 s' FROM lease.status WHERE name = 'L'"),
+	'reserved|successor|t',
+	'in favour of the successor, for the ttl of the grant');
 $node->safe_psql('postgres', "SELECT lease.revoke('L')");
 
 #----

@@ -16,7 +16,7 @@ use LeaseTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @subcommands = qw(status watch history release revoke doctor);
+my @subcommands = qw(status watch history release revoke handover doctor);
 
 # What a holder or a reason may be; SQL literals of the same
 my $hostile = qq{he said "5%s" \\ 'ja' \$1 {a,b} \x{fc}\x{65e5}\x{672c}};
@@ -132,6 +132,8 @@ foreach my $wrong (
 	[ ['revoke'], qr/name of one lease/ ],
 	[ [ 'revoke', 'L', 'M' ], qr/name of one lease/ ],
 	[ [ 'revoke', 'L', '--reason' ], qr/requires an argument/ ],
+	[ ['handover'], qr/name of one lease/ ],
+	[ [ 'handover', 'L', '--successor' ], qr/requires an argument/ ],
 	[ [ 'doctor', 'L' ], qr/unexpected argument "L"/ ],
 	[ [ 'doctor', '--severity=fatal' ], qr/unrecognized severity "fatal"/ ])
 {
@@ -317,6 +319,22 @@ $answer = ask('revoke', 'never');
 is($answer->{code}, 1, '... as does that of a lease that does not exist');
 like($answer->{error}, qr/SQLSTATE LS005.*hint/s, '... with what the server says');
 
+sql("SELECT lease.create('handed'); SELECT lease.acquire('handed', 'leader')");
+$answer = ask('handover', 'handed', '--successor', $hostile, '--reason', $hostile);
+is($answer->{code}, 0, 'handover ends with 0');
+like($answer->{out}, qr/^handed: the holder of epoch \d+ was asked to step down$/, '... and says so');
+my ($handed) = objects(ask('status', '--json', 'handed'));
+is_deeply(
+	[ @{$handed}{qw(held handover_to handover_reason)} ],
+	[ JSON::PP::true, $hostile, $hostile ],
+	'... in favour of whom, and why');
+sql("SELECT lease.revoke('handed')");
+$answer = ask('handover', 'handed');
+is($answer->{code}, 1, 'where nobody holds it, handover ends with 1');
+is($answer->{out}, "handed: nobody holds it\n", '... and says so');
+is(ask('handover', 'never')->{code}, 1, '... as for a lease that does not exist');
+sql("SELECT lease.drop('handed')");
+
 sql("SELECT lease.revoke('L')");
 is($waiter->answer->{sqlstate}, '', 'the candidate gets the lease');
 $waiter->quit;
@@ -366,6 +384,10 @@ is_deeply([ @{$finding}{qw(severity object)} ], [ 'error', 'table public.work' ]
 sql($finding->{remedy});
 is(ask('doctor', '--severity=error')->{code}, 0, 'what it said to do has mended it');
 is(ask('doctor', '--severity=warning')->{code}, 0, '... and there are no warnings');
+$answer = ask('doctor');
+like($answer->{out}, qr/^notice /m, 'notices are shown');
+is($answer->{code}, 0, '... and do not count');
+is(ask('doctor', '--severity=notice')->{code}, 1, '... unless they are asked for');
 
 #----
 # Others than the superuser, and other settings
