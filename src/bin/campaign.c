@@ -252,6 +252,35 @@ campaign_end(Campaign *campaign)
 }
 
 /*
+ * stop_at returns the instant at which the command has to be asked to end.
+ */
+static int64
+stop_at(const Campaign *campaign)
+{
+	return campaign->deadline - campaign->lead - campaign->grace;
+}
+
+/*
+ * campaign_has_time tells whether there is time left to do anything under the grant.
+ */
+bool
+campaign_has_time(const Campaign *campaign)
+{
+	return monotonic_now() < stop_at(campaign);
+}
+
+/*
+ * campaign_confirm makes a holder that has not done anything yet a candidate again,
+ * whose grant has to be confirmed.
+ */
+void
+campaign_confirm(Campaign *campaign)
+{
+	campaign->state = CAMPAIGN_CANDIDATE;
+	campaign->renew_at = 0;
+}
+
+/*
  * give_up ends a candidacy that cannot succeed.
  */
 static void
@@ -318,7 +347,8 @@ log_failure(Campaign *campaign, const char *message)
 
 /*
  * is_hopeless tells whether the server has said something that will not change by
- * trying again.  Once there was a connection, a refused one may be a mishap of the
+ * trying again.  Who has been through a candidacy before knows that it may: --keep means
+ * for ever.  Once there was a connection, a refused one may be a mishap of the
  * moment.
  */
 static bool
@@ -332,7 +362,7 @@ is_hopeless(const Campaign *campaign, const char *sqlstate)
 	for (size_t i = 0; i < lengthof(of_requests); i++)
 	{
 		if (strncmp(sqlstate, of_requests[i], strlen(of_requests[i])) == 0)
-			return true;
+			return campaign->state == CAMPAIGN_LEAVING || campaign->generation == 1;
 	}
 	for (size_t i = 0; i < lengthof(of_connections); i++)
 	{
@@ -516,15 +546,6 @@ set_deadline(Campaign *campaign)
 	campaign->grace = grace < 0 ? remaining / GRACE_SHARE :
 		Min(grace, remaining / GRACE_SHARE_MAX);
 	log_deadline(campaign->deadline);
-}
-
-/*
- * stop_at returns the instant at which the command has to be asked to end.
- */
-static int64
-stop_at(const Campaign *campaign)
-{
-	return campaign->deadline - campaign->lead - campaign->grace;
 }
 
 /*
@@ -925,8 +946,20 @@ connect_to_server(Campaign *campaign)
 {
 	int64		timeout = CONNECT_TIMEOUT;
 
-	if (has_grant(campaign) && campaign->ttl > 0)
-		timeout = Min(timeout, holder_timeout(campaign));
+	if (campaign->state == CAMPAIGN_HOLDER)
+	{
+		/*
+		 * To go on with another server is better than to wait; if there is
+		 * none, to wait is better than to begin anew, which takes as long.
+		 */
+		if (campaign->connection.targets.found_count > 1)
+			timeout = Min(timeout, holder_timeout(campaign));
+		else
+			timeout = Min(timeout, Max(holder_timeout(campaign),
+									   (stop_at(campaign) - monotonic_now()) / 2));
+	}
+	else if (has_grant(campaign) && campaign->ttl > 0)
+		timeout = Min(timeout, Max(holder_timeout(campaign), FIRST_PATIENCE));
 	connection_open(&campaign->connection, timeout);
 }
 

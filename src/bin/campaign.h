@@ -93,6 +93,8 @@ extern void campaign_prepare(Campaign *campaign, const CampaignSettings *setting
 							 ConnectOptions *options);
 extern void campaign_begin(Campaign *campaign);
 extern void campaign_step(Campaign *campaign);
+extern bool campaign_has_time(const Campaign *campaign);
+extern void campaign_confirm(Campaign *campaign);
 extern void campaign_leave(Campaign *campaign);
 extern void campaign_end(Campaign *campaign);
 extern int64 campaign_wakeup(const Campaign *campaign);

@@ -26,13 +26,11 @@
 #include "command.h"
 #include "log.h"
 #include "monotonic.h"
+#include "options.h"
 #include "signals.h"
 
 /* How often we look again for what is left, where the guardian does not */
 #define LOOK_INTERVAL	(20 * MILLISECOND)
-
-/* As shells do, if there is not even a process */
-#define EXIT_NOT_EXECUTABLE 126
 
 /* Messages are not to be run together. */
 #ifdef __linux__
@@ -47,8 +45,12 @@
 void
 command_prepare(Command *command)
 {
+	const char *obstacle = processes_adopt_orphans();
+
+	if (obstacle != NULL)
+		options_usage_error("run", "cannot see to it that nothing is left of the command: %s",
+							obstacle);
 	command->channel = -1;
-	processes_adopt_orphans();
 	processes_spare_present(&command->processes);
 }
 
@@ -204,6 +206,7 @@ replace_guardian(Command *command)
 	command->adopted = true;
 	command->killed = true;
 	command->processes.leader_ended |= command->ended;
+	processes_adopted(&command->processes);
 }
 
 /*

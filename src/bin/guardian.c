@@ -26,7 +26,9 @@
  */
 #include "postgres_fe.h"
 
+#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -36,15 +38,12 @@
 #include "guardian.h"
 #include "log.h"
 #include "monotonic.h"
+#include "pg_lease.h"
 #include "processes.h"
 #include "signals.h"
 
 /* How often it looks again for what is left, once the command is to end */
 #define LOOK_INTERVAL	(20 * MILLISECOND)
-
-/* As shells do */
-#define EXIT_NOT_EXECUTABLE 126
-#define EXIT_NOT_FOUND		127
 
 typedef struct Guardian
 {
@@ -75,7 +74,7 @@ report(Guardian *guardian, ReportKind kind, int value)
  * execute becomes the command.
  */
 pg_noreturn static void
-execute(const Launch *launch, pid_t guardian)
+execute(const Launch *launch, pid_t guardian, int64 kill_at)
 {
 	int			code;
 
@@ -89,6 +88,9 @@ execute(const Launch *launch, pid_t guardian)
 		_exit(EXIT_NOT_EXECUTABLE);
 	environment_set(&launch->environment);
 	signals_restore();
+	/* All of us may have been stopped since the lease was confirmed. */
+	if (monotonic_now() >= kill_at)
+		raise(SIGKILL);
 	execvp(launch->command[0], launch->command);
 
 	code = errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
@@ -108,7 +110,7 @@ start_command(Guardian *guardian, const Launch *launch)
 	pid_t		pid = fork();
 
 	if (pid == 0)
-		execute(launch, self);
+		execute(launch, self, guardian->orders.kill_at);
 	if (pid < 0)
 	{
 		report(guardian, REPORT_NOT_STARTED, errno);
@@ -247,6 +249,24 @@ stand_guard(Guardian *guardian)
 }
 
 /*
+ * go_first has the guardian run before whatever else wants to run, as far as it is
+ * allowed to: a command that forks all the time must not keep it from its work.  What it
+ * does takes microseconds.
+ */
+static void
+go_first(void)
+{
+#ifdef SCHED_RESET_ON_FORK
+	struct sched_param parameters = {0};
+
+	parameters.sched_priority = sched_get_priority_min(SCHED_RR);
+	if (sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &parameters) == 0)
+		return;
+#endif
+	(void) setpriority(PRIO_PROCESS, 0, -20);
+}
+
+/*
  * name_process makes ps show the guardian under a name of its own.
  */
 static void
@@ -257,7 +277,7 @@ name_process(const Launch *launch)
 	if (launch->title_size > 0)
 	{
 		memset(launch->title, 0, launch->title_size);
-		strlcpy(launch->title, "guardian", launch->title_size);
+		strlcpy(launch->title, "lease_guardian", launch->title_size);
 	}
 #endif
 }
@@ -277,8 +297,9 @@ guardian_main(int channel, const Launch *launch, const Orders *orders)
 
 	/* What kills the group of pg_lease, or stops it, must not reach us. */
 	setpgid(0, 0);
-	processes_adopt_orphans();
+	(void) processes_adopt_orphans();
 	start_command(&guardian, launch);
+	go_first();
 	name_process(launch);
 	signals_reopen();
 

@@ -27,6 +27,9 @@
 #define EXIT_OUTPUT			74	/* the output could not be written */
 #define EXIT_NOT_ACQUIRED	75	/* the lease was not to be had in time */
 #define EXIT_LOST			76	/* the lease was lost while the command ran */
+#define EXIT_NOT_EXECUTABLE 126 /* as of a shell: the command could not be
+								 * executed, */
+#define EXIT_NOT_FOUND		127 /* or was not found */
 
 /*
  * Version shims: the code is written against the newest spelling.

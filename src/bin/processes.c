@@ -32,6 +32,7 @@
 #include <sys/prctl.h>
 #endif
 
+#include "pg_lease.h"
 #include "processes.h"
 
 /*
@@ -74,16 +75,49 @@ set_remove(PidSet *set, pid_t pid)
 		set->members[place] = set->members[--set->count];
 }
 
+#ifdef __linux__
+/*
+ * proc_is_ours tells whether /proc is there and shows processes under the numbers that
+ * they have for us: not after chroot(), nor after unshare() without a mount.
+ */
+static bool
+proc_is_ours(void)
+{
+	char		self[32];
+	ssize_t		length = readlink("/proc/self", self, sizeof(self) - 1);
+
+	if (length <= 0)
+		return false;
+	self[length] = '\0';
+	return atoi(self) == getpid();
+}
+
+/*
+ * is_child tells whether a process is a child of ours.
+ */
+static bool
+is_child(pid_t pid)
+{
+	siginfo_t	info;
+
+	return waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+#endif
+
 /*
  * processes_adopt_orphans makes this process the parent of descendants that lose
- * theirs.
+ * theirs.  It returns what stands in the way of finding them then, or NULL.
  */
-void
+const char *
 processes_adopt_orphans(void)
 {
 #ifdef __linux__
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+		return "the system does not let it adopt processes";
+	if (!proc_is_ours())
+		return "/proc is missing, or is that of another pid namespace";
 #endif
+	return NULL;
 }
 
 #ifdef __linux__
@@ -270,6 +304,25 @@ processes_reap(Processes *processes)
 	any = find_orphans(processes, &orphans) || orphans.count > 0;
 	free(orphans.members);
 	return !any;
+}
+
+/*
+ * processes_adopted has to be called when a guardian has been reaped whose children are
+ * ours now.  If the command is not among them, the guardian has reaped it, but could not
+ * tell any more.
+ */
+void
+processes_adopted(Processes *processes)
+{
+#ifdef __linux__
+	if (!processes->leader_ended && processes->group > 0 && !is_child(processes->group))
+	{
+		processes->leader_ended = true;
+		processes->status = EXIT_NOT_EXECUTABLE << 8;
+	}
+#else
+	(void) processes;
+#endif
 }
 
 /*

@@ -33,10 +33,11 @@ typedef struct Processes
 								 * command's */
 } Processes;
 
-extern void processes_adopt_orphans(void);
+extern const char *processes_adopt_orphans(void);
 extern void processes_spare_present(Processes *processes);
 extern void processes_spare(Processes *processes, pid_t pid);
 extern void processes_end(Processes *processes, pid_t pid);
+extern void processes_adopted(Processes *processes);
 extern bool processes_reap(Processes *processes);
 extern void processes_signal_group(Processes *processes, int number);
 extern void processes_terminate_orphans(Processes *processes);

@@ -148,6 +148,12 @@ start(Run *run)
 {
 	Orders		orders;
 
+	/* We may have been stopped since it was confirmed: ask again. */
+	if (!campaign_has_time(&run->campaign))
+	{
+		campaign_confirm(&run->campaign);
+		return;
+	}
 	run->cause = CAUSE_NONE;
 	run->start_logged = false;
 	run->started_at = monotonic_now();
@@ -158,7 +164,7 @@ start(Run *run)
 					  run->campaign.lead / 3))
 		run->phase = PHASE_RUNNING;
 	else
-		leave(run, EXIT_FAILURE);
+		leave(run, EXIT_NOT_EXECUTABLE);
 }
 
 /*
@@ -496,8 +502,9 @@ run_main(int argc, char *argv[])
 	run.launch.environment.lease = run.options.campaign.lease;
 	run.launch.environment.holder = run.options.campaign.holder;
 	run.launch.environment.token = run.options.token;
-	run.launch.title = argv[1];
-	run.launch.title_size = argv[argc - 1] + strlen(argv[argc - 1]) - argv[1];
+	/* From the name of the program on: "pkill -f pg_lease" must not hit both. */
+	run.launch.title = argv[-1];
+	run.launch.title_size = argv[argc - 1] + strlen(argv[argc - 1]) - argv[-1];
 	log_configure(run.options.json, run.options.verbose);
 	log_subject(run.options.campaign.lease, run.options.campaign.holder);
 

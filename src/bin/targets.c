@@ -77,6 +77,8 @@ targets_read(Targets *targets, const char *hosts, const char *addresses,
 		targets->named[i].host = i < count_items(hosts) ? item(hosts, i) : NULL;
 		targets->named[i].address = i < count_items(addresses) ? item(addresses, i) : NULL;
 		targets->named[i].port = item(ports, i);
+		if (targets->named[i].port == NULL && count_items(ports) > 1)
+			targets->named[i].port = pg_strdup(DEF_PGPORT_STR);
 	}
 }
 
@@ -96,11 +98,26 @@ add(Targets *targets, const Target *named, const char *address)
 }
 
 /*
- * add_addresses looks a name up and notes all of its addresses.  If that fails,
- * libpq is left to tell why.
+ * add_known notes the addresses that a name had before: the name service may be gone
+ * where the server is not.
  */
 static void
-add_addresses(Targets *targets, const Target *named)
+add_known(Targets *targets, const Target *named, const Target *known, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (known[i].host == named->host && known[i].port == named->port &&
+			known[i].address != NULL)
+			add(targets, named, known[i].address);
+	}
+}
+
+/*
+ * add_addresses looks a name up and notes all of its addresses.  If that fails, they
+ * are those that are known, and if there are none, libpq is left to tell why.
+ */
+static void
+add_addresses(Targets *targets, const Target *named, const Target *known, int count)
 {
 	struct addrinfo hints = {0};
 	struct addrinfo *addresses = NULL;
@@ -116,6 +133,8 @@ add_addresses(Targets *targets, const Target *named)
 						NULL, 0, NI_NUMERICHOST) == 0)
 			add(targets, named, address);
 	}
+	if (targets->found_count == before)
+		add_known(targets, named, known, count);
 	if (targets->found_count == before)
 		add(targets, named, NULL);
 	if (addresses != NULL)
@@ -138,16 +157,21 @@ is_name(const Target *named)
 static void
 find(Targets *targets)
 {
-	for (int i = 0; i < targets->found_count; i++)
-		free(targets->found[i].address);
+	Target	   *known = targets->found;
+	int			count = targets->found_count;
+
+	targets->found = NULL;
 	targets->found_count = 0;
 	for (int i = 0; i < targets->named_count; i++)
 	{
 		if (is_name(&targets->named[i]))
-			add_addresses(targets, &targets->named[i]);
+			add_addresses(targets, &targets->named[i], known, count);
 		else
 			add(targets, &targets->named[i], targets->named[i].address);
 	}
+	for (int i = 0; i < count; i++)
+		free(known[i].address);
+	free(known);
 	targets->current = 0;
 	targets->failed = 0;
 }
