@@ -208,7 +208,7 @@ is(pg_lease('status', '-w', '-d', $asking)->{code}, 69, '-w asks for no password
 }
 SKIP:
 {
-	skip 'IO::Pty is needed for a terminal', 4 unless eval { require IO::Pty; 1 };
+	skip 'IO::Pty is needed for a terminal', 4 unless eval { require IO::Pty; IO::Pty->new };
 	foreach my $arguments ([ '-d', $asking ], [ '-W', '-d', $connection ])
 	{
 		my ($keys, $screen) = ('', '');

@@ -268,7 +268,7 @@ stop($status, 'TERM', 'SIGTERM ends it with 0');
 
 SKIP:
 {
-	skip 'IO::Pty is needed for a terminal', 3 unless eval { require IO::Pty; 1 };
+	skip 'IO::Pty is needed for a terminal', 3 unless eval { require IO::Pty; IO::Pty->new };
 	my $screen = '';
 	my $run = IPC::Run::start(
 		[ 'pg_lease', 'status', '-d', $node->connstr('postgres'), '--watch=100ms' ],
