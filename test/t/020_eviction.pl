@@ -880,7 +880,9 @@ END { kill 'CONT', $logger if $logger; }
 # is the latest of what the taker has done in one transaction.
 {
 	my $slow = new_server('slow_log', "logging_collector = on\nlog_statement = none");
-	($logger) = grep { slurp_file("/proc/$_/cmdline") =~ /logger/ } split ' ',
+	($logger) = grep {
+		(eval { slurp_file("/proc/$_/cmdline") } // '') =~ /logger/    # it may have ended
+	  } split ' ',
 	  slurp_file("/proc/@{[$slow->{_pid}]}/task/@{[$slow->{_pid}]}/children");
 
 	$slow->safe_psql(
