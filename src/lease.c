@@ -37,7 +37,9 @@
  *		admin.c		the same for create, alter and drop
  *		status.c	the view lease.status
  *		health.c	progress and heartbeats, on which nothing depends
- *		grant.c		acquire, renew, release, revoke
+ *		acquire.c	acquire: the making of a grant
+ *		passage.c	getting past those who are in its way
+ *		grant.c		renew, release, revoke
  *		change.c	the steps of every change of a lease: the protocol
  *		guard.c		guards, and the one transaction callback
  *		fence.c		the trigger that admits a row
