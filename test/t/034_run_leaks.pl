@@ -184,8 +184,8 @@ SKIP:
 	$proxy->tell('swallow 1 lease.acquire(');
 	is(program($proxy->connstr, [ '--lease=L', '--no-wait' ], 'true')->exit_code,
 		0, 'sanitized: a lost answer');
-	$run = program($connection, [ '--lease=L', '--ttl=5s' ], 'sleep', 1000);
-	$run->wait_for('started');
+	$run = program($connection, [ '--lease=L', '--ttl=5s' ], 'bash', '-c', 'echo up; sleep 1000');
+	await_that(sub { $run->output =~ /up/ }, 'the command to be executed');
 	kill 'KILL', $run->guardian;
 	is($run->exit_code, 137, 'sanitized: the guardian is killed');
 
