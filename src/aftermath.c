@@ -35,7 +35,7 @@ typedef enum DeedKind
 	DEED_WAKE,					/* wake who is first in line */
 	DEED_EVICT,					/* end who acts under another grant */
 	DEED_SPARE					/* not even that: the lease is set up so */
-}			DeedKind;
+} DeedKind;
 
 /* One thing to do */
 typedef struct Deed

@@ -39,7 +39,7 @@ typedef struct HandoverOptions
 	const char *name;
 	const char *successor;
 	const char *reason;
-}			HandoverOptions;
+} HandoverOptions;
 
 /*
  * help_release prints what --help is to say.
@@ -113,6 +113,27 @@ call(Session *session, const char *sql, int count, const char *const values[])
 	}
 	session_check(session, result);
 	return result;
+}
+
+/*
+ * tell_epoch tells what has come of a call that returns the epoch that it was about, or
+ * null if there was none; it ends the session, and returns the exit code.
+ */
+static int
+tell_epoch(Session *session, PGresult *result, const char *name,
+		   const char *before, const char *after, const char *none)
+{
+	bool		done = !PQgetisnull(result, 0, 0);
+
+	text_print(name);
+	if (done)
+		printf(": %s%s%s\n", before, PQgetvalue(result, 0, 0), after);
+	else
+		printf(": %s\n", none);
+	text_flush();
+	PQclear(result);
+	session_close(session);
+	return done ? 0 : EXIT_ANSWER_NO;
 }
 
 /*
@@ -225,7 +246,6 @@ revoke_main(int argc, char *argv[])
 	RevokeOptions options;
 	const char *values[2];
 	PGresult   *result;
-	bool		revoked;
 
 	if (options_want_help(argc, argv))
 	{
@@ -238,16 +258,8 @@ revoke_main(int argc, char *argv[])
 
 	result = call(&session, "SELECT lease.revoke($1, $2)",
 				  lengthof(values), values);
-	revoked = !PQgetisnull(result, 0, 0);
-	text_print(options.name);
-	if (revoked)
-		printf(": epoch %s revoked\n", PQgetvalue(result, 0, 0));
-	else
-		printf(": there is nothing to revoke\n");
-	text_flush();
-	PQclear(result);
-	session_close(&session);
-	return revoked ? 0 : EXIT_ANSWER_NO;
+	return tell_epoch(&session, result, options.name,
+					  "epoch ", " revoked", "there is nothing to revoke");
 }
 
 /*
@@ -292,7 +304,6 @@ handover_main(int argc, char *argv[])
 	HandoverOptions options;
 	const char *values[3];
 	PGresult   *result;
-	bool		asked;
 
 	if (options_want_help(argc, argv))
 	{
@@ -306,15 +317,7 @@ handover_main(int argc, char *argv[])
 
 	result = call(&session, "SELECT lease.request_handover($1, $2, $3)",
 				  lengthof(values), values);
-	asked = !PQgetisnull(result, 0, 0);
-	text_print(options.name);
-	if (asked)
-		printf(": the holder of epoch %s was asked to step down\n",
-			   PQgetvalue(result, 0, 0));
-	else
-		printf(": nobody holds it\n");
-	text_flush();
-	PQclear(result);
-	session_close(&session);
-	return asked ? 0 : EXIT_ANSWER_NO;
+	return tell_epoch(&session, result, options.name,
+					  "the holder of epoch ", " was asked to step down",
+					  "nobody holds it");
 }
