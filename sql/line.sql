@@ -32,7 +32,7 @@ COMMENT ON FUNCTION lease.read_candidates() IS 'reads lease.candidate, which is 
 
 CREATE VIEW lease.candidate AS
 	SELECT c.name,
-		pg_catalog.row_number() OVER (PARTITION BY c.name ORDER BY c.priority DESC, c.waits DESC) AS place,
+		pg_catalog.row_number() OVER (PARTITION BY c.name ORDER BY c.priority DESC, c.waits DESC, c.pid) AS place,
 		c.pid, c.priority, c.waits, c.is_first
 	FROM lease.read_candidates() AS c;
 COMMENT ON VIEW lease.candidate IS 'who waits in lease.await(), read from the lock table; pid leads to pg_stat_activity';

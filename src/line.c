@@ -17,7 +17,8 @@
  *
  *	seat		the lease: who is in line for it
  *	rank		64 bits: first the priority, higher first, then the instant of
- *				arrival, on the boot clock
+ *				arrival, on the boot clock; of two that are the same, the lower
+ *				process number comes first, here and in lease.candidate
  *	candidate	lease and holder: to find the one for whom the lease is reserved
  *
  * A head that could have the lease, and sees that somebody in line comes before it,
@@ -218,6 +219,16 @@ is_marked(const LOCKTAG *mark)
 }
 
 /*
+ * comes_before tells whether another session's rank puts it before the owner of a
+ * place, which is this session.
+ */
+static bool
+comes_before(uint64 rank, int pid, const Place *place)
+{
+	return rank != place->rank ? rank < place->rank : pid < MyProcPid;
+}
+
+/*
  * line_has_better tells whether somebody is in line who comes before the owner of
  * a place.
  */
@@ -240,8 +251,8 @@ line_has_better(const Place *place)
 		const LockInstanceData *lock = &locks->locks[i];
 		uint64		rank;
 
-		if (is_rank(lock, &rank) && rank < place->rank &&
-			lock->pid != MyProcPid && is_among(lock->pid, pids, count))
+		if (is_rank(lock, &rank) && comes_before(rank, lock->pid, place) &&
+			is_among(lock->pid, pids, count))
 			return true;
 	}
 	return false;
