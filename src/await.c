@@ -82,7 +82,8 @@ enum
 	Arg_ttl,
 	Arg_timeout,
 	Arg_priority,
-	Arg_metadata
+	Arg_metadata,
+	Arg_waited
 };
 
 /* No instant: wait for ever */
@@ -462,7 +463,7 @@ arg_priority(FunctionCallInfo fcinfo, int n)
 }
 
 /*
- * lease_await: lease.await(name, holder, ttl, timeout, priority, metadata, ...)
+ * lease_await: lease.await(name, holder, ttl, timeout, priority, metadata, waited, ...)
  */
 Datum
 lease_await(PG_FUNCTION_ARGS)
@@ -491,7 +492,8 @@ lease_await(PG_FUNCTION_ARGS)
 	waiter.lock_deadline = LockTimeout == 0 ? NEVER :
 		now + (int64) LockTimeout * 1000;
 	line_choose_place(&waiter.place, waiter.name, waiter.request.holder,
-					  arg_priority(fcinfo, Arg_priority));
+					  arg_priority(fcinfo, Arg_priority),
+					  arg_setting(fcinfo, Arg_waited, "waited", true, 0));
 	arg_begin_write("lease.await()");
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE ||
 		desc->natts != REPLY_COLUMNS)

@@ -55,9 +55,14 @@
 
 SQL_CALLABLE(lease_read_candidates);
 
-/* Bits of the instant of arrival in a rank: microseconds, enough for 8 years up */
+/*
+ * Bits of the instant of arrival in a rank: microseconds, enough for 7 years up and
+ * LONGEST_WAIT before that, as a candidate may have waited since before the machine
+ * was started.
+ */
 #define RANK_TIME_BITS	48
 #define RANK_TIME_MASK	((UINT64CONST(1) << RANK_TIME_BITS) - 1)
+#define LONGEST_WAIT	(365 * USECS_PER_DAY)
 
 /* Columns of lease.read_candidates(), as sql/line.sql declares them */
 enum
@@ -71,16 +76,28 @@ enum
 };
 
 /*
+ * arrival returns the instant of arrival, as ranks have it, of a candidate who has
+ * waited for some microseconds.
+ */
+static uint64
+arrival(int64 waited)
+{
+	return (uint64) (clock_moment() + LONGEST_WAIT - Min(waited, LONGEST_WAIT)) &
+		RANK_TIME_MASK;
+}
+
+/*
  * line_choose_place decides where in the line for a lease a candidate comes, who
- * arrives now.
+ * has waited for some microseconds before it arrives now.
  */
 void
 line_choose_place(Place *place, const char *name, const char *holder,
-				  int priority)
+				  int priority, int64 waited)
 {
 	Assert(priority >= PG_INT16_MIN && priority <= PG_INT16_MAX);
+	Assert(waited >= 0);
 	place->rank = ((uint64) (PG_INT16_MAX - priority) << RANK_TIME_BITS) |
-		((uint64) clock_moment() & RANK_TIME_MASK);
+		arrival(waited);
 	lock_tag_queue(&place->queue, name);
 	lock_tag_seat(&place->marks[0], name);
 	lock_tag_rank(&place->marks[1], place->rank);
@@ -369,7 +386,7 @@ lease_read_candidates(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	target.set = (ReturnSetInfo *) fcinfo->resultinfo;
 	target.locks = read_locks();
-	target.now = (uint64) clock_moment() & RANK_TIME_MASK;
+	target.now = arrival(0);
 	if (target.locks->nelements > 0)
 		store_read_all(receive_lease, &target);
 	return (Datum) 0;

@@ -23,7 +23,8 @@ typedef struct Place
 } Place;
 
 extern void line_choose_place(Place *place, const char *name,
-							  const char *holder, int priority);
+							  const char *holder, int priority,
+							  int64 waited);
 extern void line_join(Place *place);
 extern void line_leave(Place *place);
 extern void line_step_back(Place *place);

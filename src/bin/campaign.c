@@ -42,12 +42,11 @@
 #include "monotonic.h"
 
 /*
- * For how long a candidate waits in line before it asks anew, to notice a server that
- * hangs.  At first it does not wait, so that it is answered at once.  In doubt it
- * begins with a short time, since it looks each time what has come of its doubt.
+ * For how long a candidate waits in line before it asks anew: so an answer that does
+ * not come is missed soon, be it lost or the server hang.  It says for how long it has
+ * waited so far, and keeps its place.
  */
-#define LONGEST_SLICE	(60 * SECOND)
-#define SLICE_IN_DOUBT	(1 * SECOND)
+#define SLICE			(2 * SECOND)
 
 /*
  * How long an answer may take, beyond what was asked for: longer after each time that
@@ -83,6 +82,7 @@
  */
 #define HOLDER_TIMEOUT_SHARE	12
 #define SHORT_ATTEMPTS	3
+#define LONGEST_HOLDER_TIMEOUT	(60 * SECOND)
 
 /* The margin, as a share of what is left, within bounds */
 #define MARGIN_SHARE	20
@@ -115,7 +115,8 @@ static const char *const query_release =
 static const char *const query_acquire =
 "SELECT " REPLY_COLUMNS " FROM lease.acquire($1, $2, ttl => $3, metadata => $4)";
 static const char *const query_await =
-"CALL lease.await($1, $2, ttl => $3, metadata => $4, timeout => $5, priority => $6)";
+"CALL lease.await($1, $2, ttl => $3, metadata => $4, timeout => $5, waited => $6,"
+" priority => $7)";
 static const char *const query_renew =
 "SELECT " REPLY_COLUMNS " FROM lease.renew($1, $2)";
 
@@ -204,6 +205,7 @@ campaign_begin(Campaign *campaign)
 		campaign->wait_until = NEVER;
 	else
 		campaign->wait_until = now + campaign->settings.wait;
+	campaign->began_at = now;
 	campaign->slice = 0;
 	campaign->reserved = false;
 	campaign->epoch = 0;
@@ -602,14 +604,13 @@ take_grant(Campaign *campaign, bool is_certain)
 			take_confirmation(campaign);
 		return;
 	}
-	campaign->slice = campaign->in_doubt ?
-		Max(Min(2 * campaign->slice, LONGEST_SLICE), SLICE_IN_DOUBT) : LONGEST_SLICE;
+	campaign->slice = SLICE;
 	snprintf(why, sizeof(why), "not acquired: %s%s%s", outcome,
 			 connection_value(&campaign->connection, "holder") ? ", latest holder " : "",
 			 value_or(campaign, "holder", ""));
 	if (!campaign->settings.in_line || monotonic_now() >= campaign->wait_until)
 		give_up(campaign, EXIT_NOT_ACQUIRED, "not_acquired", why);
-	else
+	else if (is_news(campaign, why))
 		log_line(LEVEL_DEBUG, "waiting", "%s", why);
 }
 
@@ -776,7 +777,7 @@ holder_timeout(const Campaign *campaign)
 		campaign->connection.state != CONNECTION_CLOSED)
 		timeout = Max(timeout, (now < stop_at(campaign) ? stop_at(campaign) :
 								campaign->deadline) - now);
-	return Min(timeout, LONGEST_SLICE);
+	return Min(timeout, LONGEST_HOLDER_TIMEOUT);
 }
 
 /*
@@ -810,13 +811,16 @@ ask_for_grant(Campaign *campaign, Request request)
 	const CampaignSettings *settings = &campaign->settings;
 	int64		slice = Min(campaign->slice,
 							Max(campaign->wait_until - monotonic_now(), 0));
-	const char *arguments[6];
+	const char *arguments[7];
 	char		ttl[64];
 	char		timeout[64];
+	char		waited[64];
 	char		metadata[200];
 
 	snprintf(ttl, sizeof(ttl), INT64_FORMAT " us", settings->ttl);
-	snprintf(timeout, sizeof(timeout), INT64_FORMAT " us", slice);
+	snprintf(timeout, sizeof(timeout), INT64_FORMAT " ms", slice / MILLISECOND);
+	snprintf(waited, sizeof(waited), INT64_FORMAT " ms",
+			 (monotonic_now() - campaign->began_at) / MILLISECOND);
 	snprintf(metadata, sizeof(metadata),
 			 "{\"program\": \"pg_lease\", \"incarnation\": \"%s\","
 			 " \"generation\": " INT64_FORMAT ", \"pid\": %d}",
@@ -825,11 +829,12 @@ ask_for_grant(Campaign *campaign, Request request)
 	arguments[2] = settings->ttl > 0 ? ttl : NULL;
 	arguments[3] = metadata;
 	arguments[4] = timeout;
-	arguments[5] = settings->priority;
+	arguments[5] = waited;
+	arguments[6] = settings->priority;
 	if (request == REQUEST_ACQUIRE)
 		ask(campaign, request, query_acquire, 4, arguments, patience(campaign));
 	else
-		ask(campaign, request, query_await, 6, arguments,
+		ask(campaign, request, query_await, 7, arguments,
 			slice + patience(campaign));
 }
 
@@ -845,7 +850,8 @@ ask_about_epoch(Campaign *campaign, Request request, int64 number)
 	char		reserve[64];
 
 	snprintf(epoch, sizeof(epoch), INT64_FORMAT, number);
-	snprintf(reserve, sizeof(reserve), INT64_FORMAT " us", campaign->ttl);
+	snprintf(reserve, sizeof(reserve), INT64_FORMAT " ms",
+			 Max(campaign->ttl / MILLISECOND, 1));
 	arguments[1] = epoch;
 	if (request == REQUEST_GIVE_BACK && !leaving)
 	{

@@ -159,6 +159,20 @@ command_order(Command *command, const Orders *orders)
 }
 
 /*
+ * log_stopped logs that the command has been stopped, which keeps it from its work, but
+ * not from being ended.
+ */
+static void
+log_stopped(int number)
+{
+	bool		wants_terminal = number == SIGTTIN || number == SIGTTOU;
+
+	log_line(LEVEL_WARNING, "stopped", "the command has been stopped by signal %d%s",
+			 number, wants_terminal ?
+			 ": it has the terminal only if pg_lease reads from there and writes there" : "");
+}
+
+/*
  * take_report takes note of what the guardian has seen.
  */
 static void
@@ -173,6 +187,9 @@ take_report(Command *command, const Report *report)
 		case REPORT_NOT_STARTED:
 			log_line(LEVEL_ERROR, "not_started",
 					 "could not create a process: %s", strerror(report->value));
+			break;
+		case REPORT_STOPPED:
+			log_stopped(report->value);
 			break;
 		case REPORT_TERMINATED:
 			command->late = true;

@@ -176,14 +176,19 @@ wait_for_news(Guardian *guardian)
 }
 
 /*
- * continue_command lets a command go on that a key of the terminal has stopped: a
- * leader must not pause.
+ * note_stopped deals with a command that has been stopped.  If that was a key of the
+ * terminal, it goes on: a leader must not pause.
  */
 static void
-continue_command(Guardian *guardian)
+note_stopped(Guardian *guardian)
 {
-	guardian->processes.paused = false;
-	processes_signal_group(&guardian->processes, SIGCONT);
+	int			number = guardian->processes.stopped_by;
+
+	guardian->processes.stopped_by = 0;
+	if (number == SIGTSTP)
+		processes_signal_group(&guardian->processes, SIGCONT);
+	else
+		report(guardian, REPORT_STOPPED, number);
 }
 
 /*
@@ -241,8 +246,8 @@ stand_guard(Guardian *guardian)
 			note_ended(guardian);
 		if (gone)
 			return;
-		if (guardian->processes.paused)
-			continue_command(guardian);
+		if (guardian->processes.stopped_by != 0)
+			note_stopped(guardian);
 		carry_out_orders(guardian);
 		wait_for_news(guardian);
 	}

@@ -42,6 +42,7 @@ typedef enum ReportKind
 {
 	REPORT_STARTED,				/* value: number of the process and its group */
 	REPORT_NOT_STARTED,			/* value: errno */
+	REPORT_STOPPED,				/* value: the signal that has stopped the command */
 	REPORT_TERMINATED,			/* term_at has come, and the command was still
 								 * there */
 	REPORT_KILLED,				/* kill_at has come, and something was still

@@ -265,8 +265,8 @@ note_end(Processes *processes, pid_t pid, int status)
 
 	if (WIFSTOPPED(status))
 	{
-		if (is_leader && WSTOPSIG(status) == SIGTSTP)
-			processes->paused = true;
+		if (is_leader)
+			processes->stopped_by = WSTOPSIG(status);
 		return;
 	}
 	set_remove(&processes->told, pid);

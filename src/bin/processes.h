@@ -26,7 +26,7 @@ typedef struct Processes
 	pid_t		group;			/* the command's; 0 if it has not been started */
 	bool		leader_ended;	/* the command has ended and has been reaped */
 	int			status;			/* then, as waitpid() tells it */
-	bool		paused;			/* a key of the terminal has stopped it */
+	int			stopped_by;		/* a signal that has just stopped it, or 0 */
 	PidSet		told;			/* those outside of the group that have been
 								 * asked to end */
 	PidSet		spared;			/* children of ours that are none of the

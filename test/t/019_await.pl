@@ -231,7 +231,7 @@ subtest 'the context of the call' => sub {
 	my ($s) = @s;
 	my $variables = "n text := '$lease'; h text := 'B'; o text; e bigint;"
 	  . ' a timestamptz; x timestamptz; r interval; b boolean; u text;';
-	my $call = "CALL lease.await(n, h, '1 s', NULL, 0, NULL, o, e, a, x, r, b, u);";
+	my $call = "CALL lease.await(n, h, '1 s', NULL, 0, NULL, NULL, o, e, a, x, r, b, u);";
 	my $block = "DECLARE $variables BEGIN %s $call RAISE NOTICE 'outcome %%', o; END";
 	my $plain = sprintf $block, '';
 
@@ -296,6 +296,7 @@ subtest 'arguments and privileges' => sub {
 		[ 'a priority too low', '22023', call($lease, 'B', 'priority => -32769') ],
 		[ 'a negative timeout', '22023', call($lease, 'B', "timeout => '-1 s'") ],
 		[ 'a ttl of nothing', '22023', call($lease, 'B', "ttl => '0'") ],
+		[ 'a negative wait', '22023', call($lease, 'B', "waited => '-1 s'") ],
 		[ 'not a member', '42501', 'SET ROLE outsider; ' . call($lease, 'B') ],
 		[ 'read only', '25006',
 			'SET default_transaction_read_only = on; ' . call($lease, 'B') ]);
@@ -485,7 +486,7 @@ subtest 'newcomers' => sub {
 			b boolean; u text;
 		BEGIN
 			PERFORM lease.release(n, epoch); COMMIT;
-			CALL lease.await(n, h, NULL, ''0'', 0, NULL, o, e, a, x, r, b, u);
+			CALL lease.await(n, h, NULL, ''0'', 0, NULL, NULL, o, e, a, x, r, b, u);
 			RAISE NOTICE ''%'', o;
 		END'");
 	my ($in_line, $holds) = ($newcomer, $first);
@@ -504,6 +505,32 @@ subtest 'newcomers' => sub {
 	{
 		$admin->do("SELECT lease.revoke('$lease')");
 		$in_line->answer($BOUND);
+	}
+};
+
+# Whoever calls again, comes where it had been.  What it says may be older than the
+# machine has been up; a century is as good as a year.
+subtest 'who has waited before' => sub {
+	my $lease = lease();
+	my ($holder, @candidates) = @s;
+	my @waited = ('1 h', '0', '36500 days', '400 days', '2 h');
+	my @place = (3, 4, 0, 1, 2);
+	my $epoch = acquire($holder, $lease);
+
+	queue($candidates[$_], $lease, "C$_", "waited => '$waited[$_]'") foreach 0 .. $#waited;
+	is_deeply(
+		[ map { $_->backend } @candidates[ sort { $place[$a] <=> $place[$b] } 0 .. 4 ] ],
+		[ line($lease) ],
+		'the line is in the order of the times waited');
+	is( $admin->do("SELECT string_agg(date_trunc('h', waits)::text, ' ' ORDER BY place)"
+			  . " FROM lease.candidate WHERE name = '$lease'"),
+		'8760:00:00 8760:00:00 02:00:00 01:00:00 00:00:00',
+		'which lease.candidate shows');
+	foreach my $i (sort { $place[$a] <=> $place[$b] } 0 .. 4)
+	{
+		release($holder, $lease, $epoch);
+		$holder = $candidates[$i];
+		$epoch = granted($holder, "the one who had waited for $waited[$i] is next")->{epoch};
 	}
 };
 

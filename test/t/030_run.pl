@@ -290,6 +290,27 @@ cmp_ok($pauses[2], '>=', 0.4, 'with longer and longer pauses');
 $run->signal('TERM');
 isnt($run->exit_code, 0, 'until it is told to end');
 
+# A command that something else stops keeps the lease, and the log tells.
+foreach my $signal ('STOP', 'TTIN')
+{
+	$run = program($connection, ['--lease=L'], 'bash', '-c', "kill -$signal \$\$; sleep 1000");
+	$run->wait_for('stopped');
+	if ($signal eq 'STOP')
+	{
+		like($run->last_of('stopped')->{message}, qr/stopped by signal 19$/,
+			'a command that has been stopped');
+	}
+	else
+	{
+		like($run->last_of('stopped')->{message}, qr/stopped by signal 21: it has the terminal/,
+			'a command that may not have the terminal');
+	}
+	is($node->safe_psql('postgres', "SELECT state FROM lease.status WHERE name = 'L'"),
+		'held', '... holds the lease');
+	$run->signal('TERM');
+	is($run->exit_code, 143, '... and can be ended');
+}
+
 #----
 # A terminal
 #----

@@ -11,6 +11,7 @@ use LeaseTest;
 use PostgreSQL::Test::Utils;
 use RunTest;
 use Test::More;
+use Time::HiRes qw(time);
 
 my $TTL = 6;
 
@@ -119,17 +120,49 @@ $proxy->tell('swallow 1 lease.await(');
 $run = program($proxy->connstr, [ '--lease=L', '--ttl=1h' ], @use);
 recovered('a lost answer to await()');
 
-# The connection is lost together with the answer, after a wait in line.
-$node->safe_psql('postgres', "SELECT lease.acquire('L', 'other', ttl => '1 h')");
-$run = program($proxy->connstr, [ '--lease=L', '--ttl=1h' ], @use);
+# After a wait in line the connection hangs, or is lost together with the answer.  In the
+# first case nothing tells of it but the time.
+foreach my $is_closed (0, 1)
+{
+	$node->safe_psql('postgres', "SELECT lease.acquire('L', 'other', ttl => '1 h')");
+	$run = program($proxy->connstr, [ '--lease=L', '--ttl=1h' ], @use);
+	wait_until($node, "SELECT count(*) = 1 FROM lease.candidate", 'the candidate to wait');
+	$proxy->tell('mute');
+	$from = last_event() + 1;
+	$node->safe_psql('postgres', "SELECT lease.revoke('L')");
+	wait_until($node, "SELECT state = 'held' FROM lease.status WHERE name = 'L'", 'the grant');
+	my $granted = time;
+	$node->safe_psql('postgres',
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL lease.await%'")
+	  if $is_closed;
+	recovered('a lost answer to await() after a wait, '
+		  . ($is_closed ? 'and the connection with it' : 'on a connection that stays'));
+	my $took = time - $granted;
+	note sprintf 'recovered, and the command run, %.1f s after the grant', $took;
+	cmp_ok($took, '<', 30, 'soon');
+}
+
+# A candidate asks anew every now and then, and keeps its place.
+my $held = $node->safe_psql('postgres',
+	"SELECT epoch FROM lease.acquire('L', 'other', ttl => '1 h')");
+my $asked = "SELECT query_start FROM pg_stat_activity WHERE query LIKE 'CALL lease.await(\$1%'";
+$from = last_event();
+$run = program($proxy->connstr, [ '--lease=L', '--ttl=1h', '--holder=first' ], 'true');
 wait_until($node, "SELECT count(*) = 1 FROM lease.candidate", 'the candidate to wait');
-$proxy->tell('mute');
-$from = last_event() + 1;
+my $second = session($node);
+$second->ask("CALL lease.await('L', 'second')");
+wait_until($node, "SELECT count(*) = 2 FROM lease.candidate", 'another to wait behind it');
+my $first_asked = $node->safe_psql('postgres', $asked);
+wait_until($node, "SELECT ($asked) > '$first_asked' AND count(*) = 2 FROM lease.candidate",
+	'the first one to ask anew, and be in line again');
+$node->safe_psql('postgres', "SELECT lease.release('L', $held)");
+is($run->exit_code, 0, 'a candidate that has asked anew is granted the lease');
+$second->answer;
+is( $node->safe_psql('postgres',
+		"SELECT string_agg(holder, ' ' ORDER BY seq) FROM lease.event"
+		  . " WHERE name = 'L' AND kind = 'granted' AND seq > $from"),
+	'first second', '... before the one who came after it');
 $node->safe_psql('postgres', "SELECT lease.revoke('L')");
-wait_until($node, "SELECT state = 'held' FROM lease.status WHERE name = 'L'", 'the grant');
-$node->safe_psql('postgres',
-	"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL lease.await%'");
-recovered('a lost answer to await(), and the connection with it');
 
 # A candidate with a grant of which it does not know is told to end.
 my $other = $node->safe_psql('postgres',
