@@ -48,7 +48,10 @@ OBJS = \
 	src/api.o \
 	src/admin.o \
 	src/status.o \
-	src/health.o
+	src/health.o \
+	src/cron.o \
+	src/schedule.o \
+	src/definition.o
 
 # The installation script is one file per topic, in this order: each may use
 # what stands above it.
@@ -59,6 +62,8 @@ TOPICS = \
 	sql/fences.sql \
 	sql/status.sql \
 	sql/history.sql \
+	sql/tasks.sql \
+	sql/actions.sql \
 	sql/health.sql \
 	sql/pools.sql \
 	sql/doctor.sql \

@@ -235,9 +235,12 @@ tree(rel, root) AS (
 	-- What has happened
 	UNION ALL
 	SELECT 'warning', format('table %s', r.rel),
-		'What keeps it append-only is missing or disabled: the history of leases can be altered. lease.verify_history() tells whether it was.',
+		'What keeps it append-only is missing or disabled: ' || r.meaning,
 		CASE WHEN t.there = 2 THEN format('ALTER TABLE %s ENABLE ALWAYS TRIGGER lease_keep_events, ENABLE ALWAYS TRIGGER lease_keep_events_truncate;', r.rel) END
-	FROM (VALUES ('lease.event'::regclass), ('lease.pruned'::regclass)) AS r(rel)
+	FROM (VALUES
+			('lease.event'::regclass, 'the history of leases can be altered. lease.verify_history() tells whether it was.'),
+			('lease.pruned'::regclass, 'the history of leases can be altered. lease.verify_history() tells whether it was.'),
+			('lease.acknowledgement'::regclass, 'who has acknowledged what can be altered.')) AS r(rel, meaning)
 		CROSS JOIN LATERAL (SELECT count(*) AS there, count(*) FILTER (WHERE t.tgenabled = 'A') AS always
 			FROM pg_trigger t
 			WHERE t.tgrelid = r.rel AND t.tgfoid = 'lease.keep_events()'::regprocedure) AS t
@@ -340,6 +343,40 @@ tree(rel, root) AS (
 		LEFT JOIN trigger t ON t.rel = f.rel AND t.is_stamp
 	WHERE f.epoch_column IS NOT NULL AND f.row_trigger <> 'missing'
 		AND coalesce(t.tgenabled IN ('R', 'D'), true)
+
+	-- Maintenance
+	UNION ALL
+	SELECT 'warning', format('%s "%s"', d.kind, d.name),
+		format('Its lease "%s" does not exist, so that nobody can do it.', d.lease),
+		format('SELECT lease.create(%L, role => ''another_role'');', d.lease)
+	FROM (SELECT 'task' AS kind, t.name, t.lease FROM lease.task t
+			UNION ALL
+			SELECT 'action', a.name, a.lease FROM lease.action a) AS d
+	WHERE NOT EXISTS (SELECT FROM lease.read_status() s WHERE s.name = d.lease)
+
+	UNION ALL
+	SELECT 'warning', format('task "%s"', m.task),
+		format('%s may be begun, the earliest of which was due at %s, and lease "%s" is not held.',
+			CASE WHEN m.ready = 1 THEN 'One occurrence' ELSE format('%s occurrences', m.ready) END, m.oldest, m.lease),
+		NULL
+	FROM lease.maintenance m
+		JOIN lease.task t ON t.name = m.task
+		JOIN lease.read_status() s ON s.name = m.lease
+	WHERE m.oldest <= lease.transaction_time() - t.misfire_after AND s.state <> 'held'
+
+	UNION ALL
+	SELECT 'warning', format('action "%s"', g.action),
+		format('It is classified as protected, but table %s is not fenced by lease "%s", so that it cannot be begun.', g.rel, g.lease),
+		format('SELECT lease.protect(%L, %L);', g.rel, g.lease)
+	FROM lease.guarantee g
+	WHERE g.class = 'protected' AND NOT g.supported
+
+	UNION ALL
+	SELECT 'notice', format('action "%s"', g.action),
+		format('It is unfenced: nothing keeps a paused holder of lease "%s" from reaching "%s" after its successor.', g.lease, g.provider),
+		NULL
+	FROM lease.guarantee g
+	WHERE g.class = 'unfenced'
 
 	-- What gets past fences by right
 	UNION ALL

@@ -230,15 +230,31 @@ CREATE VIEW lease.metric AS
 			('lease_peer_stale', 'gauge', 'Whether that is longer than the peer said.', p.stale::int::float8))
 			AS m(metric, kind, help, value)
 	UNION ALL
+	SELECT 'task', m.metric, m.kind, m.help, jsonb_build_object('task', t.task), m.value
+	FROM lease.maintenance AS t
+		CROSS JOIN LATERAL (VALUES
+			('lease_task_enabled', 'gauge', 'Whether occurrences of the task may be begun.', t.enabled::int::float8),
+			('lease_task_ready', 'gauge', 'How many occurrences are due and may be begun.', t.ready::float8),
+			('lease_task_late_seconds', 'gauge', 'For how long the earliest of them has been due.',
+				extract(epoch FROM lease.transaction_time() - t.oldest)::float8),
+			('lease_task_running', 'gauge', 'How many occurrences are being done.', t.running::float8),
+			('lease_task_done_age_seconds', 'gauge', 'Time since the latest occurrence that was done was due.',
+				extract(epoch FROM lease.transaction_time() - t.last_done)::float8),
+			('lease_task_last_failed', 'gauge', 'Whether the latest settled occurrence has failed.',
+				coalesce(t.last_verdict = 'failed', false)::int::float8),
+			('lease_task_passed_over_total', 'counter', 'How many occurrences nobody began in time.', t.passed_over::float8))
+			AS m(metric, kind, help, value)
+	WHERE m.value IS NOT NULL
+	UNION ALL
 	SELECT 'orphan', 'lease_orphan_entries', 'gauge', 'What stale peers may have left behind: rows of lease.orphan.',
 		jsonb_build_object('kind', k.kind), count(o.kind)::float8
 	FROM (VALUES ('held'), ('expired'), ('declared')) AS k(kind)
 		LEFT JOIN lease.orphan AS o ON o.kind = k.kind
 	GROUP BY k.kind;
 COMMENT ON VIEW lease.metric IS 'figures for an exporter, one row each; doc/metrics has files for postgres_exporter and sql_exporter';
-COMMENT ON COLUMN lease.metric.subject IS 'what it is about, and which labels it has: lease, peer, orphan';
+COMMENT ON COLUMN lease.metric.subject IS 'what it is about, and which labels it has: lease, peer, task, orphan';
 COMMENT ON COLUMN lease.metric.metric IS 'name of the metric; seconds, or 1 for yes and 0 for no, or a number';
 COMMENT ON COLUMN lease.metric.kind IS 'gauge; or counter, of which that of reports begins again with each epoch';
 COMMENT ON COLUMN lease.metric.help IS 'what it means';
-COMMENT ON COLUMN lease.metric.labels IS 'of which lease or peer, or of which kind of orphan';
+COMMENT ON COLUMN lease.metric.labels IS 'of which lease, peer or task, or of which kind of orphan';
 COMMENT ON COLUMN lease.metric.value IS 'never null: what has no value has no row';

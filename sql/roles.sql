@@ -26,13 +26,20 @@ BEGIN
 	END IF;
 	EXECUTE format('GRANT USAGE ON SCHEMA lease TO %s', allow.role);
 	EXECUTE format('GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate,'
-		' lease.health, lease.peer, lease.orphan, lease.metric TO %s', allow.role);
+		' lease.health, lease.peer, lease.orphan, lease.metric, lease.task, lease.task_cursor,'
+		' lease.occurrence, lease.occurrence_attempt, lease.misfire, lease.maintenance,'
+		' lease.action, lease.acknowledgement, lease.guarantee TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.acquire_any, lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.request_handover, lease.holds, lease.remaining, lease.guard, lease.share,'
 		' lease.progress, lease.beat, lease.retire, lease.history, lease.watch,'
 		' lease.read_status, lease.read_trigger, lease.read_candidates,'
-		' lease.elapsed TO %s', allow.role);
+		' lease.elapsed, lease.transaction_time, lease.occurrences, lease.create_task,'
+		' lease.alter_task, lease.drop_task, lease.define_task, lease.due, lease.is_in_reach,'
+		' lease.begin_occurrence, lease.record_begin, lease.finish_occurrence,'
+		' lease.record_finish, lease.is_guarded, lease.create_action, lease.drop_action,'
+		' lease.define_action, lease.begin_action, lease.record_acknowledgement,'
+		' lease.occurrence_key, lease.is_fenced, lease.admit TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON PROCEDURE lease.await TO %s', allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
@@ -83,21 +90,36 @@ GRANT EXECUTE ON FUNCTION lease.fence(), lease.stamp(),
 GRANT USAGE ON SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 GRANT USAGE ON TYPE lease.reply TO @extowner@ WITH GRANT OPTION;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lease TO @extowner@ WITH GRANT OPTION;
-REVOKE EXECUTE ON FUNCTION lease.remove_events(text, bigint) FROM @extowner@;
+REVOKE EXECUTE ON FUNCTION lease.remove_events(text, bigint),
+	lease.write_task(lease.task, text), lease.write_action(lease.action, text),
+	lease.pass_over(lease.task, timestamptz, bigint),
+	lease.record_admission(text, bigint, regrole) FROM @extowner@;
 GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.health,
-	lease.peer, lease.orphan, lease.metric TO @extowner@ WITH GRANT OPTION;
+	lease.peer, lease.orphan, lease.metric,
+	lease.task, lease.task_cursor, lease.occurrence, lease.occurrence_attempt, lease.misfire,
+	lease.maintenance, lease.action, lease.acknowledgement, lease.guarantee TO @extowner@ WITH GRANT OPTION;
 
 -- What pg_dump needs when the owner of the database runs it, whoever installed the
 -- extension; and what pg_restore needs, whose user installs it.
 GRANT USAGE ON SCHEMA lease TO pg_database_owner;
-GRANT SELECT ON lease.lease, lease.event, lease.pruned, lease.epoch, lease.origin, lease.floor TO pg_database_owner;
-GRANT SELECT, INSERT ON lease.lease, lease.event, lease.pruned TO @extowner@;
-GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin, lease.floor TO @extowner@;
+GRANT SELECT ON lease.lease, lease.event, lease.pruned, lease.epoch, lease.origin, lease.floor,
+	lease.task, lease.task_cursor, lease.occurrence, lease.occurrence_attempt, lease.misfire,
+	lease.action, lease.acknowledgement, lease.acknowledgement_id_seq, lease.admission TO pg_database_owner;
+GRANT SELECT, INSERT ON lease.lease, lease.event, lease.pruned,
+	lease.task, lease.task_cursor, lease.occurrence, lease.occurrence_attempt, lease.misfire,
+	lease.action, lease.acknowledgement, lease.admission TO @extowner@;
+GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin, lease.floor,
+	lease.acknowledgement_id_seq TO @extowner@;
 
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
 GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.health,
-	lease.peer, lease.orphan, lease.metric TO pg_monitor;
+	lease.peer, lease.orphan, lease.metric,
+	lease.task, lease.task_cursor, lease.occurrence, lease.occurrence_attempt, lease.misfire,
+	lease.maintenance, lease.action, lease.acknowledgement, lease.guarantee TO pg_monitor;
 GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(),
 	lease.read_trigger(oid), lease.history(text, bigint), lease.watch(jsonb),
 	lease.verify_history(text), lease.read_candidates(),
-	lease.elapsed(text, bigint, timestamptz) TO pg_monitor;
+	lease.elapsed(text, bigint, timestamptz), lease.transaction_time(),
+	lease.occurrences(text, text, interval, timestamptz, timestamptz, timestamptz, integer),
+	lease.due(text, integer), lease.is_in_reach(lease.task, timestamptz, timestamptz, timestamptz),
+	lease.holds(text, bigint), lease.is_fenced(regclass, text) TO pg_monitor;

@@ -80,6 +80,9 @@ static uint64 generation = 1;
  */
 static int	changed_level = 0;
 
+/* Has a function relied on its guards, so that they are not useless? */
+static bool relied_on = false;
+
 /* Has the check at commit been made, or that PREPARE may go on? */
 static bool commit_checked = false;
 static bool prepare_checked = false;
@@ -130,6 +133,18 @@ guard_exists_at(const char *name, int64 epoch)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * guard_rely tells the same to a function that acts upon it.
+ */
+bool
+guard_rely(const char *name, int64 epoch)
+{
+	bool		exists = guard_exists_at(name, epoch);
+
+	relied_on |= exists;
+	return exists;
 }
 
 /*
@@ -515,7 +530,7 @@ guard_declare(const char *name, int64 epoch, Oid user)
 static void
 warn_useless(void)
 {
-	if (!IsTransactionBlock() &&
+	if (!relied_on && !IsTransactionBlock() &&
 		!TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
@@ -571,6 +586,7 @@ forget_transaction(void)
 		generation++;
 	guards = NULL;
 	changed_level = 0;
+	relied_on = false;
 	commit_checked = false;
 	prepare_checked = false;
 	durability_forget();

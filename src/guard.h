@@ -17,6 +17,7 @@ extern void guard_declare(const char *name, int64 epoch, Oid user);
 extern bool guard_exists_any(void);
 extern bool guard_exists(const char *name);
 extern bool guard_exists_at(const char *name, int64 epoch);
+extern bool guard_rely(const char *name, int64 epoch);
 extern int64 guard_epoch(const char *name);
 extern char *guard_describe_lease(const char *name, bool *exists);
 extern uint64 guard_generation(void);

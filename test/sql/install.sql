@@ -55,7 +55,8 @@ SELECT count(*) - count(DISTINCT proname) AS overloads,
 
 -- Nor does any take an instant: only the clock of the server decides, and a client has
 -- no way to tell it the time (G5).  What is pruned of the history decides nothing, nor
--- does what elapsed measures; and what await is given for its answer is ignored.
+-- does what elapsed measures; and what await is given for its answer is ignored.  When
+-- an occurrence is due is its name, which its schedule has to know.
 SELECT oid::regprocedure FROM pg_proc
 	WHERE pronamespace = 'lease'::regnamespace
 		AND proargtypes::oid[] && ARRAY['timestamptz', 'timestamp', 'date', 'time', 'timetz']::regtype[]::oid[];

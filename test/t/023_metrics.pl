@@ -33,7 +33,7 @@ $node->safe_psql(
 });
 my $expected = $node->safe_psql('postgres',
 	'SELECT DISTINCT metric, kind FROM lease.metric ORDER BY 1');
-is(scalar(split /\n/, $expected), 15, 'lease.metric has all there is');
+is(scalar(split /\n/, $expected), 22, 'lease.metric has all there is');
 
 # answer(QUERY) runs a query as the exporter and returns its columns and rows.
 sub answer
