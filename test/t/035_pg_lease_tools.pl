@@ -390,6 +390,68 @@ is($answer->{code}, 0, '... and do not count');
 is(ask('doctor', '--severity=notice')->{code}, 1, '... unless they are asked for');
 
 #----
+# Control characters, of which the server refuses only those of ASCII
+#----
+
+my $controls = "red\x{9b}31m next\x{85}line";
+my $controls_sql = "\$q\$$controls\$q\$";
+my $visible = 'red\u009B31m next\u0085line';
+
+sql(qq{
+	SELECT lease.create('C'), lease.acquire('C', $controls_sql);
+	CREATE TABLE "$controls" (); SELECT lease.protect('"$controls"', 'C');
+	ALTER TABLE "$controls" DISABLE TRIGGER lease_fence;
+});
+
+# watch(ARGUMENT...) returns the first two events of the lease, as watch prints them.
+sub watch
+{
+	my ($out, $error);
+
+	IPC::Run::run(
+		[ 'bash', '-c', 'pg_lease watch --since=0 --interval=1h "$@" | head -n 2', 'bash',
+			'-d', $connection, @_, 'C' ],
+		'>', \$out, '2>', \$error, IPC::Run::timeout($PATIENCE));
+	utf8::decode($out);
+	return { out => $out, error => $error };
+}
+
+my %json = (
+	status => ask('status', '--json', 'C'),
+	history => ask('history', '--json', 'C'),
+	watch => watch('--json'),
+	doctor => ask('doctor', '--json', '--severity=error'),
+	log => ask('run', '--log-format=json', '--lease=C', '--no-wait', 'true'));
+my %text = (
+	status => ask('status', 'C'),
+	history => ask('history', 'C'),
+	watch => watch(),
+	doctor => ask('doctor', '--severity=error'),
+	log => ask('run', '--lease=C', '--no-wait', 'true'));
+
+foreach my $what (sort keys %text)
+{
+	foreach my $told ($text{$what}, $json{$what})
+	{
+		my $all = $told->{out} . $told->{error};
+
+		unlike($all, qr/[^\P{Control}\n]/, "no control character is written: $what");
+		like($all, qr/\Q$visible\E/, '... but what it is');
+	}
+}
+$json{log}{out} = $json{log}{error};
+my %last = map { $_ => (objects($json{$_}))[-1] } keys %json;
+is($last{$_}{holder}, $controls, "JSON has it: $_") foreach qw(status history watch);
+is($last{doctor}{object}, qq{table public."$controls"}, '... doctor');
+like($last{log}{message}, qr/latest holder \Q$controls\E$/, '... log');
+sql(qq{ALTER TABLE "$controls" ENABLE TRIGGER lease_fence});
+
+$answer = ask('run', "--lease=two\nlines", '--no-wait', 'true');
+like($answer->{error}, qr/\A(\S+ \S+ UTC .* lease "two\\nlines": .*\n)+\z/, 'each line of the log is one line');
+$answer = ask('run', "--lease=two\nlines", '--no-wait', '--log-format=json', 'true');
+is($_->{lease}, "two\nlines", '... also as JSON') foreach objects({ out => $answer->{error} });
+
+#----
 # Others than the superuser, and other settings
 #----
 
