@@ -42,6 +42,10 @@ typedef struct StatusOptions
 	int64		interval;		/* between two looks, in microseconds */
 } StatusOptions;
 
+/* What reads, and tells whether the connection has lasted until then */
+typedef bool (*Reader) (Session *session, PGresult **result, const char *sql,
+						int count, const char *const values[]);
+
 /* A duration as hours, minutes and seconds; there may be more than 24 hours */
 #define AS_CLOCK(duration) \
 	"to_char(make_interval(secs => extract(epoch FROM " duration ")::float8), 'HH24:MI:SS')"
@@ -174,18 +178,31 @@ read_options(int argc, char *argv[], Session *session)
 }
 
 /*
+ * read_once reads as a Reader does that ends the program if that fails.
+ */
+static bool
+read_once(Session *session, PGresult **result, const char *sql,
+		  int count, const char *const values[])
+{
+	session_read(session, result, sql, count, values);
+	session_check(session, *result);
+	return true;
+}
+
+/*
  * look reads the leases, and those that are missing, and tells whether the
  * connection has lasted until then.
  */
 static bool
-look(Session *session, const StatusOptions *options, PGresult **leases, PGresult **missing)
+look(Session *session, const StatusOptions *options, Reader read,
+	 PGresult **leases, PGresult **missing)
 {
 	const char *values[] = {options->names};
 
 	*missing = NULL;
-	if (!follow_read(session, leases, options->json ? JSON_QUERY : TABLE_QUERY, 1, values))
+	if (!read(session, leases, options->json ? JSON_QUERY : TABLE_QUERY, 1, values))
 		return false;
-	if (options->names != NULL && !follow_read(session, missing, MISSING_QUERY, 1, values))
+	if (options->names != NULL && !read(session, missing, MISSING_QUERY, 1, values))
 	{
 		PQclear(*leases);
 		return false;
@@ -245,7 +262,7 @@ keep_showing(Session *session, const StatusOptions *options)
 	{
 		PGresult   *leases;
 		PGresult   *missing;
-		bool		seen = look(session, options, &leases, &missing);
+		bool		seen = look(session, options, follow_read, &leases, &missing);
 
 		follow_begin_output();
 		show_heading(session, options);
@@ -272,7 +289,7 @@ status_main(int argc, char *argv[])
 	Session		session = {0};
 	StatusOptions options;
 	PGresult   *leases;
-	PGresult   *missing = NULL;
+	PGresult   *missing;
 	int			code;
 
 	if (options_want_help(argc, argv))
@@ -288,8 +305,7 @@ status_main(int argc, char *argv[])
 	}
 
 	session_open(&session);
-	if (!look(&session, &options, &leases, &missing))
-		session_check(&session, NULL);
+	look(&session, &options, read_once, &leases, &missing);
 	code = show(&session, &options, leases, missing);
 	text_flush();
 	session_close(&session);

@@ -191,6 +191,20 @@ $answer = ask('release', 'L', $epoch, '--successor', 'x' x 300);
 is($answer->{code}, 70, 'what the server does not accept, too');
 like($answer->{error}, qr/SQLSTATE 22023/, '... with its SQLSTATE');
 
+# Also one that would be the loss of the connection to who goes on until stopped.
+my $locker = session($node);
+$locker->do('BEGIN; LOCK TABLE lease.lease');
+{
+	local $ENV{PGOPTIONS} = '-c statement_timeout=100';
+	foreach my $arguments ([ 'status', 'L' ], [ 'doctor' ])
+	{
+		$answer = ask(@$arguments);
+		is($answer->{code}, 70, "an error that may go away ends @$arguments with 70");
+		like($answer->{error}, qr/SQLSTATE 57014/, '... with its SQLSTATE');
+	}
+}
+$locker->quit;
+
 # A password, from the environment or the terminal.
 sql("CREATE ROLE secretive LOGIN PASSWORD 'secret' IN ROLE pg_monitor");
 my $hba = $node->data_dir . '/pg_hba.conf';
