@@ -16,6 +16,12 @@
 #include "table.h"
 #include "text.h"
 
+/* Long option that has no letter */
+enum
+{
+	OPTION_SEVERITY = 1000
+};
+
 /* What the command line asks for */
 typedef struct DoctorOptions
 {
@@ -70,22 +76,19 @@ read_options(int argc, char *argv[], Session *session)
 	static const struct option long_options[] = {
 		CONNECT_LONG_OPTIONS,
 		{"json", no_argument, NULL, 'j'},
-		{"severity", required_argument, NULL, 1},
+		{"severity", required_argument, NULL, OPTION_SEVERITY},
 		{NULL, 0, NULL, 0}
 	};
 	DoctorOptions options = {.severity = "notice",.counted = "warning"};
 	int			c;
 
-	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS "j", long_options, NULL)) != -1)
+	while ((c = options_next("doctor", argc, argv, CONNECT_SHORT_OPTIONS "j",
+							  long_options, &session->options)) != -1)
 	{
-		if (options_connect(&session->options, c, optarg))
-			continue;
 		if (c == 'j')
 			options.json = session->json = true;
-		else if (c == 1)
+		else if (c == OPTION_SEVERITY)
 			options.severity = options.counted = optarg;
-		else
-			options_unrecognized("doctor");
 	}
 	if (optind < argc)
 		options_usage_error("doctor", "unexpected argument \"%s\"", argv[optind]);

@@ -32,6 +32,12 @@
 #define SHORTEST_INTERVAL	INT64CONST(100000)
 #define DEFAULT_INTERVAL	INT64CONST(2000000)
 
+/* Long option that has no letter */
+enum
+{
+	OPTION_WATCH = 1000
+};
+
 /* What the command line asks for */
 typedef struct StatusOptions
 {
@@ -148,30 +154,27 @@ read_options(int argc, char *argv[], Session *session)
 		CONNECT_LONG_OPTIONS,
 		{"json", no_argument, NULL, 'j'},
 		{"expanded", no_argument, NULL, 'x'},
-		{"watch", optional_argument, NULL, 1},
+		{"watch", optional_argument, NULL, OPTION_WATCH},
 		{NULL, 0, NULL, 0}
 	};
 	StatusOptions options = {.interval = DEFAULT_INTERVAL};
 	int			c;
 
-	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS "jx", long_options, NULL)) != -1)
+	while ((c = options_next("status", argc, argv, CONNECT_SHORT_OPTIONS "jx",
+							  long_options, &session->options)) != -1)
 	{
-		if (options_connect(&session->options, c, optarg))
-			continue;
 		if (c == 'j')
 			options.json = session->json = true;
 		else if (c == 'x')
 			options.expanded = true;
-		else if (c == 1)
+		else if (c == OPTION_WATCH)
 		{
 			options.watch = true;
 			if (optarg != NULL)
-				options.interval = options_duration(optarg, "--watch");
+				options.interval = options_duration("status", optarg, "--watch");
 			if (options.interval < SHORTEST_INTERVAL)
 				options_usage_error("status", "the interval of --watch must be at least 100ms");
 		}
-		else
-			options_unrecognized("status");
 	}
 	options.names = text_json_list(argv + optind, argc - optind);
 	return options;

@@ -37,6 +37,12 @@
 #define SHORTEST_INTERVAL	INT64CONST(10000)
 #define DEFAULT_INTERVAL	INT64CONST(1000000)
 
+/* Long option that has no letter */
+enum
+{
+	OPTION_SINCE = 1000
+};
+
 /* Up to where a lease's events are known */
 typedef struct Position
 {
@@ -263,24 +269,21 @@ read_options(int argc, char *argv[], Session *session)
 		CONNECT_LONG_OPTIONS,
 		{"interval", required_argument, NULL, 'i'},
 		{"json", no_argument, NULL, 'j'},
-		{"since", required_argument, NULL, 1},
+		{"since", required_argument, NULL, OPTION_SINCE},
 		{NULL, 0, NULL, 0}
 	};
 	Watch		watch = {.interval = DEFAULT_INTERVAL};
 	int			c;
 
-	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS "i:j", long_options, NULL)) != -1)
+	while ((c = options_next("watch", argc, argv, CONNECT_SHORT_OPTIONS "i:j",
+							  long_options, &session->options)) != -1)
 	{
-		if (options_connect(&session->options, c, optarg))
-			continue;
 		if (c == 'i')
-			watch.interval = options_duration(optarg, "--interval");
+			watch.interval = options_duration("watch", optarg, "--interval");
 		else if (c == 'j')
 			watch.json = session->json = true;
-		else if (c == 1)
+		else if (c == OPTION_SINCE)
 			read_since(&watch, optarg);
-		else
-			options_unrecognized("watch");
 	}
 	if (watch.interval < SHORTEST_INTERVAL)
 		options_usage_error("watch", "the interval must be at least 10ms");

@@ -139,13 +139,13 @@ foreach my $wrong (
 {
 	my ($arguments, $message) = @$wrong;
 	my ($subcommand, @rest) = @$arguments;
-	my $answer =
-	  (grep { defined $subcommand && $_ eq $subcommand } @subcommands)
-	  ? ask($subcommand, @rest)
-	  : pg_lease(@$arguments);
+	my $is_known = grep { defined $subcommand && $_ eq $subcommand } @subcommands;
+	my $answer = $is_known ? ask($subcommand, @rest) : pg_lease(@$arguments);
+	my $help = $is_known ? "pg_lease $subcommand --help" : 'pg_lease --help';
 
 	is($answer->{code}, 64, "pg_lease @$arguments: ends with 64");
 	like($answer->{error}, $message, '... and says why');
+	like($answer->{error}, qr/Try "$help"/, '... and where help is');
 	is($answer->{out}, '', '... and prints nothing');
 }
 is(event_count(), $events + 1, 'wrong command lines have changed nothing');
