@@ -19,6 +19,14 @@
 #include "session.h"
 #include "text.h"
 
+/* Long options that have no letter */
+enum
+{
+	OPTION_SUCCESSOR = 1000,
+	OPTION_RESERVE,
+	OPTION_REASON
+};
+
 /* What the command lines ask for; the texts are parameters of the calls */
 typedef struct ReleaseOptions
 {
@@ -144,24 +152,21 @@ read_release_options(int argc, char *argv[], Session *session)
 {
 	static const struct option long_options[] = {
 		CONNECT_LONG_OPTIONS,
-		{"successor", required_argument, NULL, 1},
-		{"reserve", required_argument, NULL, 2},
+		{"successor", required_argument, NULL, OPTION_SUCCESSOR},
+		{"reserve", required_argument, NULL, OPTION_RESERVE},
 		{NULL, 0, NULL, 0}
 	};
 	ReleaseOptions options = {0};
 	int			c;
 
-	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS, long_options, NULL)) != -1)
+	while ((c = options_next("release", argc, argv, CONNECT_SHORT_OPTIONS,
+							  long_options, &session->options)) != -1)
 	{
-		if (options_connect(&session->options, c, optarg))
-			continue;
-		if (c == 1)
+		if (c == OPTION_SUCCESSOR)
 			options.successor = optarg;
-		else if (c == 2)
+		else if (c == OPTION_RESERVE)
 			options.reserve = psprintf(INT64_FORMAT " microseconds",
-									   options_duration(optarg, "--reserve"));
-		else
-			options_unrecognized("release");
+									   options_duration("release", optarg, "--reserve"));
 	}
 	if (argc - optind != 2)
 		options_usage_error("release", "the name of a lease and an epoch must be given");
@@ -215,20 +220,17 @@ read_revoke_options(int argc, char *argv[], Session *session)
 {
 	static const struct option long_options[] = {
 		CONNECT_LONG_OPTIONS,
-		{"reason", required_argument, NULL, 1},
+		{"reason", required_argument, NULL, OPTION_REASON},
 		{NULL, 0, NULL, 0}
 	};
 	RevokeOptions options = {0};
 	int			c;
 
-	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS, long_options, NULL)) != -1)
+	while ((c = options_next("revoke", argc, argv, CONNECT_SHORT_OPTIONS,
+							  long_options, &session->options)) != -1)
 	{
-		if (options_connect(&session->options, c, optarg))
-			continue;
-		if (c == 1)
+		if (c == OPTION_REASON)
 			options.reason = optarg;
-		else
-			options_unrecognized("revoke");
 	}
 	if (argc - optind != 1)
 		options_usage_error("revoke", "the name of one lease must be given");
@@ -270,23 +272,20 @@ read_handover_options(int argc, char *argv[], Session *session)
 {
 	static const struct option long_options[] = {
 		CONNECT_LONG_OPTIONS,
-		{"successor", required_argument, NULL, 1},
-		{"reason", required_argument, NULL, 2},
+		{"successor", required_argument, NULL, OPTION_SUCCESSOR},
+		{"reason", required_argument, NULL, OPTION_REASON},
 		{NULL, 0, NULL, 0}
 	};
 	HandoverOptions options = {0};
 	int			c;
 
-	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS, long_options, NULL)) != -1)
+	while ((c = options_next("handover", argc, argv, CONNECT_SHORT_OPTIONS,
+							  long_options, &session->options)) != -1)
 	{
-		if (options_connect(&session->options, c, optarg))
-			continue;
-		if (c == 1)
+		if (c == OPTION_SUCCESSOR)
 			options.successor = optarg;
-		else if (c == 2)
+		else if (c == OPTION_REASON)
 			options.reason = optarg;
-		else
-			options_unrecognized("handover");
 	}
 	if (argc - optind != 1)
 		options_usage_error("handover", "the name of one lease must be given");

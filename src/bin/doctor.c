@@ -16,11 +16,17 @@
 #include "table.h"
 #include "text.h"
 
+/* Long option that has no letter */
+enum
+{
+	OPTION_SEVERITY = 1000
+};
+
 /* What the command line asks for */
 typedef struct DoctorOptions
 {
 	const char *severity;		/* the least one that is shown */
-	const char *counted;		/* the least one that the exit code tells of */
+	bool		count_notices;	/* whether the exit code tells of them, too */
 	bool		json;
 } DoctorOptions;
 
@@ -70,22 +76,22 @@ read_options(int argc, char *argv[], Session *session)
 	static const struct option long_options[] = {
 		CONNECT_LONG_OPTIONS,
 		{"json", no_argument, NULL, 'j'},
-		{"severity", required_argument, NULL, 1},
+		{"severity", required_argument, NULL, OPTION_SEVERITY},
 		{NULL, 0, NULL, 0}
 	};
-	DoctorOptions options = {.severity = "notice",.counted = "warning"};
+	DoctorOptions options = {.severity = "notice"};
 	int			c;
 
-	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS "j", long_options, NULL)) != -1)
+	while ((c = options_next("doctor", argc, argv, CONNECT_SHORT_OPTIONS "j",
+							  long_options, &session->options)) != -1)
 	{
-		if (options_connect(&session->options, c, optarg))
-			continue;
 		if (c == 'j')
 			options.json = session->json = true;
-		else if (c == 1)
-			options.severity = options.counted = optarg;
-		else
-			options_unrecognized("doctor");
+		else if (c == OPTION_SEVERITY)
+		{
+			options.severity = optarg;
+			options.count_notices = true;
+		}
 	}
 	if (optind < argc)
 		options_usage_error("doctor", "unexpected argument \"%s\"", argv[optind]);
@@ -99,14 +105,17 @@ read_options(int argc, char *argv[], Session *session)
  * print_indented prints a text of one or more lines, each below the first.
  */
 static void
-print_indented(const char *label, char *text)
+print_indented(const char *label, const char *text)
 {
-	for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+	char	   *lines = pg_strdup(text);
+
+	for (char *line = strtok(lines, "\n"); line != NULL; line = strtok(NULL, "\n"))
 	{
 		printf("%*s%s", INDENT, "", label);
 		text_print(line);
 		putchar('\n');
 	}
+	pg_free(lines);
 }
 
 /*
@@ -132,17 +141,17 @@ print_findings(const PGresult *findings)
 
 /*
  * count_findings counts those on which the exit code depends: all that were asked for, but
- * not notices, of which every cluster has some, unless they were asked for by name.
+ * not notices, of which every cluster has some, unless a severity was given.
  */
 static int
-count_findings(const PGresult *findings, const char *counted)
+count_findings(const PGresult *findings, bool count_notices)
 {
 	int			count = 0;
 
 	for (int row = 0; row < PQntuples(findings); row++)
 	{
-		if (strcmp(PQgetvalue(findings, row, Finding_severity), "notice") != 0 ||
-			strcmp(counted, "notice") == 0)
+		if (count_notices ||
+			strcmp(PQgetvalue(findings, row, Finding_severity), "notice") != 0)
 			count++;
 	}
 	return count;
@@ -169,7 +178,7 @@ doctor_main(int argc, char *argv[])
 	session_open(&session);
 	session_read(&session, &findings, FINDINGS_QUERY, 1, &options.severity);
 	session_check(&session, findings);
-	count = count_findings(findings, options.counted);
+	count = count_findings(findings, options.count_notices);
 	if (options.json)
 		table_print_lines(findings, Finding_json);
 	else

@@ -16,6 +16,12 @@
 #include "table.h"
 #include "text.h"
 
+/* Long option that has no letter */
+enum
+{
+	OPTION_SINCE = 1000
+};
+
 /* What the command line asks for; the texts are parameters of the query */
 typedef struct HistoryOptions
 {
@@ -68,27 +74,24 @@ read_options(int argc, char *argv[], Session *session)
 		CONNECT_LONG_OPTIONS,
 		{"json", no_argument, NULL, 'j'},
 		{"limit", required_argument, NULL, 'n'},
-		{"since", required_argument, NULL, 1},
+		{"since", required_argument, NULL, OPTION_SINCE},
 		{"expanded", no_argument, NULL, 'x'},
 		{NULL, 0, NULL, 0}
 	};
 	HistoryOptions options = {.since = "0"};
 	int			c;
 
-	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS "jn:x", long_options, NULL)) != -1)
+	while ((c = options_next("history", argc, argv, CONNECT_SHORT_OPTIONS "jn:x",
+							  long_options, &session->options)) != -1)
 	{
-		if (options_connect(&session->options, c, optarg))
-			continue;
 		if (c == 'j')
 			options.json = session->json = true;
 		else if (c == 'x')
 			options.expanded = true;
 		else if (c == 'n')
 			options.limit = psprintf(INT64_FORMAT, options_count("history", optarg, "limit", 1));
-		else if (c == 1)
+		else if (c == OPTION_SINCE)
 			options.since = psprintf(INT64_FORMAT, options_count("history", optarg, "number of an event", 0));
-		else
-			options_unrecognized("history");
 	}
 	if (argc - optind != 1)
 		options_usage_error("history", "the name of one lease must be given");

@@ -28,6 +28,7 @@
 #include "mb/pg_wchar.h"
 #include "monotonic.h"
 #include "pqexpbuffer.h"
+#include "text.h"
 
 /* A pipe that is writable at all takes so many bytes without waiting. */
 #define LINE_MAX_BYTES	4096
@@ -109,53 +110,13 @@ append_time(PQExpBuffer line, const char *format, int64 after)
 }
 
 /*
- * append_character appends the character at the beginning of a string to a JSON
- * string, and returns its length.  What is no UTF-8 becomes a question mark.
- */
-static int
-append_character(PQExpBuffer line, const char *string, size_t left)
-{
-	unsigned char c = (unsigned char) string[0];
-	int			length;
-
-	if (c == '"' || c == '\\')
-		appendPQExpBuffer(line, "\\%c", c);
-	else if (c == '\n')
-		appendPQExpBufferStr(line, "\\n");
-	else if (c < 0x20)
-		appendPQExpBuffer(line, "\\u%04x", c);
-	else if (c < 0x80)
-		appendPQExpBufferChar(line, (char) c);
-	else
-	{
-		length = pg_encoding_verifymbchar(PG_UTF8, string, (int) Min(left, 4));
-		if (length > 0)
-		{
-			appendBinaryPQExpBuffer(line, string, length);
-			return length;
-		}
-		appendPQExpBufferChar(line, '?');
-	}
-	return 1;
-}
-
-/*
  * append_json appends a key and a string.
  */
 static void
 append_json(PQExpBuffer line, const char *key, const char *string)
 {
-	size_t		left = strlen(string);
-
-	appendPQExpBuffer(line, ",\"%s\":\"", key);
-	while (left > 0)
-	{
-		int			length = append_character(line, string, left);
-
-		string += length;
-		left -= length;
-	}
-	appendPQExpBufferChar(line, '"');
+	appendPQExpBuffer(line, ",\"%s\":", key);
+	text_append_json(line, string);
 }
 
 /*
@@ -201,15 +162,39 @@ append_object(PQExpBuffer line, LogLevel level, const char *event,
 }
 
 /*
+ * make_utf8 replaces what is no UTF-8 by question marks: JSON is nothing else.
+ */
+static void
+make_utf8(char *string)
+{
+	size_t		left = strlen(string);
+
+	while (left > 0)
+	{
+		int			length = pg_encoding_verifymbchar(PG_UTF8, string, (int) Min(left, 4));
+
+		if (length <= 0)
+		{
+			*string = '?';
+			length = 1;
+		}
+		string += length;
+		left -= length;
+	}
+}
+
+/*
  * append_text appends the line for people, on which messages of several lines
  * become one.
  */
 static void
-append_text(PQExpBuffer line, LogLevel level, const char *message)
+append_text(PQExpBuffer line, LogLevel level, char *message)
 {
 	append_time(line, "%Y-%m-%d %H:%M:%S", 0);
-	appendPQExpBuffer(line, " UTC [%d] %s:  lease \"%s\"", (int) getpid(),
-					  level_titles[level], subject_lease);
+	appendPQExpBuffer(line, " UTC [%d] %s:  lease \"", (int) getpid(),
+					  level_titles[level]);
+	text_append(line, subject_lease);
+	appendPQExpBufferChar(line, '"');
 	if (subject_epoch > 0)
 		appendPQExpBuffer(line, ", epoch " INT64_FORMAT, subject_epoch);
 	if (subject_deadline > 0)
@@ -218,8 +203,9 @@ append_text(PQExpBuffer line, LogLevel level, const char *message)
 		append_time(line, "%H:%M:%S", subject_deadline - monotonic_now());
 	}
 	appendPQExpBufferStr(line, ": ");
-	for (const char *c = message; *c != '\0'; c++)
-		appendPQExpBufferChar(line, (unsigned char) *c < 0x20 ? ' ' : *c);
+	for (char *c = message; (c = strpbrk(c, "\n\t")) != NULL;)
+		*c = ' ';
+	text_append(line, message);
 }
 
 /*
@@ -266,7 +252,10 @@ log_line(LogLevel level, const char *event, const char *format,...)
 
 	initPQExpBuffer(&line);
 	if (as_json)
+	{
 		append_object(&line, level, event, message);
+		make_utf8(line.data);
+	}
 	else
 		append_text(&line, level, message);
 	appendPQExpBufferChar(&line, '\n');

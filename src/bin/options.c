@@ -74,6 +74,28 @@ options_connect(ConnectOptions *options, int c, const char *argument)
 }
 
 /*
+ * options_next returns the next option of a subcommand that is none of those for the
+ * connection, which it takes itself; -1 if there is none.  What is no option at all
+ * ends the program.
+ */
+int
+options_next(const char *subcommand, int argc, char *argv[],
+			 const char *short_options, const struct option *long_options,
+			 ConnectOptions *connect)
+{
+	int			c;
+
+	while ((c = getopt_long(argc, argv, short_options, long_options, NULL)) != -1)
+	{
+		if (c == '?')
+			options_unrecognized(subcommand);
+		if (!options_connect(connect, c, optarg))
+			break;
+	}
+	return c;
+}
+
+/*
  * options_connect_help prints the part of --help about these options.
  */
 void
@@ -137,7 +159,7 @@ options_keywords(const ConnectOptions *options,
  * number of seconds, and returns it in microseconds.
  */
 int64
-options_duration(const char *text, const char *option)
+options_duration(const char *subcommand, const char *text, const char *option)
 {
 	size_t		length = strspn(text, "0123456789.");
 	const char *unit = text +length;
@@ -154,11 +176,11 @@ options_duration(const char *text, const char *option)
 			continue;
 		number = rint(number * duration_units[i].microseconds);
 		if (number > DURATION_MAX)
-			options_usage_error(NULL, "duration \"%s\" of %s is longer than 100 years",
+			options_usage_error(subcommand, "duration \"%s\" of %s is longer than 100 years",
 								text, option);
 		return (int64) number;
 	}
-	options_usage_error(NULL, "\"%s\" of %s is not a duration, such as 15s, 500ms, 2min or 1h",
+	options_usage_error(subcommand, "\"%s\" of %s is not a duration, such as 15s, 500ms, 2min or 1h",
 						text, option);
 }
 
@@ -200,7 +222,7 @@ options_unrecognized(const char *subcommand)
 
 /*
  * options_usage_error says what is wrong with the command line and ends the program.
- * subcommand is NULL if it is not known, or does not matter.
+ * subcommand is NULL if it is not known.
  */
 void
 options_usage_error(const char *subcommand, const char *format,...)

@@ -39,11 +39,16 @@ typedef struct ConnectOptions
 #define OPTIONS_KEYWORDS_MAX 7
 
 extern bool options_connect(ConnectOptions *options, int c, const char *argument);
+extern int	options_next(const char *subcommand, int argc, char *argv[],
+						 const char *short_options,
+						 const struct option *long_options,
+						 ConnectOptions *connect);
 extern void options_connect_help(void);
 extern void options_prompt_password(ConnectOptions *options);
 extern void options_keywords(const ConnectOptions *options,
 							 const char *keywords[], const char *values[]);
-extern int64 options_duration(const char *text, const char *option);
+extern int64 options_duration(const char *subcommand, const char *text,
+							  const char *option);
 extern int64 options_count(const char *subcommand, const char *text,
 						   const char *what, int64 minimum);
 extern bool options_want_help(int argc, char *argv[]);

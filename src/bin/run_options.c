@@ -150,7 +150,7 @@ read_wait(CampaignSettings *settings, const char *wait)
 	if (!settings->in_line || settings->wait != NEVER)
 		options_usage_error("run", "give one of --wait and --no-wait, and once");
 	settings->in_line = wait != NULL;
-	settings->wait = wait != NULL ? options_duration(wait, "--wait") : 0;
+	settings->wait = wait != NULL ? options_duration("run", wait, "--wait") : 0;
 }
 
 /*
@@ -167,7 +167,7 @@ read_option(RunOptions *options, int c)
 			settings->lease = pg_strdup(optarg);
 			break;
 		case OPTION_TTL:
-			settings->ttl = options_duration(optarg, "--ttl");
+			settings->ttl = options_duration("run", optarg, "--ttl");
 			if (settings->ttl < SHORTEST_TTL)
 				options_usage_error("run", "--ttl must be at least 1s");
 			break;
@@ -187,10 +187,10 @@ read_option(RunOptions *options, int c)
 			options->keep = true;
 			break;
 		case OPTION_GRACE_STOP:
-			settings->grace = options_duration(optarg, "--grace-stop");
+			settings->grace = options_duration("run", optarg, "--grace-stop");
 			break;
 		case OPTION_RESTART_DELAY:
-			options->restart_delay = options_duration(optarg, "--restart-delay");
+			options->restart_delay = options_duration("run", optarg, "--restart-delay");
 			break;
 		case OPTION_PRIORITY:
 			settings->priority = read_priority(optarg);

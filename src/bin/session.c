@@ -236,7 +236,7 @@ collect(Session *session)
 		result = PQgetResult(session->conn);
 		if (result == NULL)
 			return kept;
-		if (PQresultStatus(kept) == PGRES_FATAL_ERROR && kept != NULL)
+		if (kept != NULL && PQresultStatus(kept) == PGRES_FATAL_ERROR)
 			PQclear(result);
 		else
 		{

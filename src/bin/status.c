@@ -32,6 +32,12 @@
 #define SHORTEST_INTERVAL	INT64CONST(100000)
 #define DEFAULT_INTERVAL	INT64CONST(2000000)
 
+/* Long option that has no letter */
+enum
+{
+	OPTION_WATCH = 1000
+};
+
 /* What the command line asks for */
 typedef struct StatusOptions
 {
@@ -41,6 +47,10 @@ typedef struct StatusOptions
 	bool		watch;
 	int64		interval;		/* between two looks, in microseconds */
 } StatusOptions;
+
+/* What reads, and tells whether the connection has lasted until then */
+typedef bool (*Reader) (Session *session, PGresult **result, const char *sql,
+						int count, const char *const values[]);
 
 /* A duration as hours, minutes and seconds; there may be more than 24 hours */
 #define AS_CLOCK(duration) \
@@ -144,33 +154,42 @@ read_options(int argc, char *argv[], Session *session)
 		CONNECT_LONG_OPTIONS,
 		{"json", no_argument, NULL, 'j'},
 		{"expanded", no_argument, NULL, 'x'},
-		{"watch", optional_argument, NULL, 1},
+		{"watch", optional_argument, NULL, OPTION_WATCH},
 		{NULL, 0, NULL, 0}
 	};
 	StatusOptions options = {.interval = DEFAULT_INTERVAL};
 	int			c;
 
-	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS "jx", long_options, NULL)) != -1)
+	while ((c = options_next("status", argc, argv, CONNECT_SHORT_OPTIONS "jx",
+							  long_options, &session->options)) != -1)
 	{
-		if (options_connect(&session->options, c, optarg))
-			continue;
 		if (c == 'j')
 			options.json = session->json = true;
 		else if (c == 'x')
 			options.expanded = true;
-		else if (c == 1)
+		else if (c == OPTION_WATCH)
 		{
 			options.watch = true;
 			if (optarg != NULL)
-				options.interval = options_duration(optarg, "--watch");
+				options.interval = options_duration("status", optarg, "--watch");
 			if (options.interval < SHORTEST_INTERVAL)
 				options_usage_error("status", "the interval of --watch must be at least 100ms");
 		}
-		else
-			options_unrecognized("status");
 	}
 	options.names = text_json_list(argv + optind, argc - optind);
 	return options;
+}
+
+/*
+ * read_once reads as a Reader does that ends the program if that fails.
+ */
+static bool
+read_once(Session *session, PGresult **result, const char *sql,
+		  int count, const char *const values[])
+{
+	session_read(session, result, sql, count, values);
+	session_check(session, *result);
+	return true;
 }
 
 /*
@@ -178,14 +197,15 @@ read_options(int argc, char *argv[], Session *session)
  * connection has lasted until then.
  */
 static bool
-look(Session *session, const StatusOptions *options, PGresult **leases, PGresult **missing)
+look(Session *session, const StatusOptions *options, Reader read,
+	 PGresult **leases, PGresult **missing)
 {
 	const char *values[] = {options->names};
 
 	*missing = NULL;
-	if (!follow_read(session, leases, options->json ? JSON_QUERY : TABLE_QUERY, 1, values))
+	if (!read(session, leases, options->json ? JSON_QUERY : TABLE_QUERY, 1, values))
 		return false;
-	if (options->names != NULL && !follow_read(session, missing, MISSING_QUERY, 1, values))
+	if (options->names != NULL && !read(session, missing, MISSING_QUERY, 1, values))
 	{
 		PQclear(*leases);
 		return false;
@@ -245,7 +265,7 @@ keep_showing(Session *session, const StatusOptions *options)
 	{
 		PGresult   *leases;
 		PGresult   *missing;
-		bool		seen = look(session, options, &leases, &missing);
+		bool		seen = look(session, options, follow_read, &leases, &missing);
 
 		follow_begin_output();
 		show_heading(session, options);
@@ -272,7 +292,7 @@ status_main(int argc, char *argv[])
 	Session		session = {0};
 	StatusOptions options;
 	PGresult   *leases;
-	PGresult   *missing = NULL;
+	PGresult   *missing;
 	int			code;
 
 	if (options_want_help(argc, argv))
@@ -288,8 +308,7 @@ status_main(int argc, char *argv[])
 	}
 
 	session_open(&session);
-	if (!look(&session, &options, &leases, &missing))
-		session_check(&session, NULL);
+	look(&session, &options, read_once, &leases, &missing);
 	code = show(&session, &options, leases, missing);
 	text_flush();
 	session_close(&session);

@@ -50,7 +50,9 @@ table_print_lines(const PGresult *result, int column)
 {
 	for (int row = 0; row < PQntuples(result); row++)
 	{
-		if (!PQgetisnull(result, row, column))
-			puts(PQgetvalue(result, row, column));
+		if (PQgetisnull(result, row, column))
+			continue;
+		text_print(PQgetvalue(result, row, column));
+		putchar('\n');
 	}
 }

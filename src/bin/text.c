@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * text.c
- *	  Text that goes to the server as JSON, and to the output.
+ *	  Text that goes to the server as JSON, to the output, and to the log.
  *
  * Names of holders and reasons may be anything, and whoever is allowed to acquire
  * a lease chooses them: no control character of theirs may reach a terminal or
- * break a line in two.
+ * break a line in two.  They are written as JSON escapes them everywhere: the server
+ * does not escape all of them in its JSON, where they can only be in strings.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -21,20 +22,63 @@
 #include "text.h"
 
 /*
+ * control_length returns how many bytes the control character has that begins there,
+ * 0 if there is none: of ASCII, or, in UTF-8, U+0080 to U+009F, which terminals obey
+ * as well.
+ */
+static int
+control_length(const char *text)
+{
+	const unsigned char *c = (const unsigned char *) text;
+
+	if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f)
+		return 2;
+	return c[0] < 0x20 || c[0] == 0x7f ? 1 : 0;
+}
+
+/*
+ * append_piece appends the first byte of a text, or the escape of the control character
+ * there, and returns how many bytes of the text that was.
+ */
+static int
+append_piece(PQExpBuffer buffer, const char *text)
+{
+	int			length = control_length(text);
+
+	if (length == 0)
+	{
+		appendPQExpBufferChar(buffer, *text);
+		return 1;
+	}
+	if (*text == '\n')
+		appendPQExpBufferStr(buffer, "\\n");
+	else
+		appendPQExpBuffer(buffer, "\\u%04X", (unsigned char) text[length - 1]);
+	return length;
+}
+
+/*
+ * text_append appends a text with its control characters as escapes.
+ */
+void
+text_append(PQExpBuffer buffer, const char *text)
+{
+	while (*text != '\0')
+		text += append_piece(buffer, text);
+}
+
+/*
  * text_append_json appends a text as a string of JSON.
  */
 void
 text_append_json(PQExpBuffer buffer, const char *text)
 {
 	appendPQExpBufferChar(buffer, '"');
-	for (const char *c = text; *c != '\0'; c++)
+	while (*text != '\0')
 	{
-		if (*c == '"' || *c == '\\')
+		if (*text == '"' || *text == '\\')
 			appendPQExpBufferChar(buffer, '\\');
-		if ((unsigned char) *c < ' ')
-			appendPQExpBuffer(buffer, "\\u%04x", (unsigned char) *c);
-		else
-			appendPQExpBufferChar(buffer, *c);
+		text += append_piece(buffer, text);
 	}
 	appendPQExpBufferChar(buffer, '"');
 }
@@ -62,32 +106,19 @@ text_json_list(char *const texts[], int count)
 }
 
 /*
- * is_control_at tells whether a control character begins there: of ASCII, or, in
- * UTF-8, U+0080 to U+009F, which terminals obey as well.
- */
-static bool
-is_control_at(const char *text)
-{
-	const unsigned char *c = (const unsigned char *) text;
-
-	return c[0] < 0x20 || c[0] == 0x7f || (c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f);
-}
-
-/*
- * text_print prints a text with its control characters made visible.
+ * text_print prints a text, which may be JSON, with its control characters as escapes.
  */
 void
 text_print(const char *text)
 {
-	for (const char *c = text; *c != '\0'; c++)
-	{
-		if (!is_control_at(c))
-			putchar(*c);
-		else if (*c == '\n')
-			fputs("\\n", stdout);
-		else
-			printf("\\x%02X", *c == '\xc2' ? (unsigned char) *++c : (unsigned char) *c);
-	}
+	PQExpBufferData buffer;
+
+	initPQExpBuffer(&buffer);
+	text_append(&buffer, text);
+	if (PQExpBufferDataBroken(buffer))
+		pg_fatal("out of memory");
+	fputs(buffer.data, stdout);
+	termPQExpBuffer(&buffer);
 }
 
 /*

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * text.h
- *	  Text that goes to the server as JSON, and to the output.
+ *	  Text that goes to the server as JSON, to the output, and to the log.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -12,6 +12,7 @@
 
 #include "pqexpbuffer.h"
 
+extern void text_append(PQExpBuffer buffer, const char *text);
 extern void text_append_json(PQExpBuffer buffer, const char *text);
 extern char *text_json_list(char *const texts[], int count);
 extern void text_print(const char *text);

@@ -18,7 +18,7 @@
  *
  * The numbers mean nothing on another branch of the database's history: a standby
  * that missed the last events, a restored backup.  That shows if a history is shorter
- * than it was; it is then read on from its end, with a warning.
+ * than it was, or than --since says; it is then read on from its end, with a warning.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -36,6 +36,12 @@
 
 #define SHORTEST_INTERVAL	INT64CONST(10000)
 #define DEFAULT_INTERVAL	INT64CONST(1000000)
+
+/* Long option that has no letter */
+enum
+{
+	OPTION_SINCE = 1000
+};
 
 /* Up to where a lease's events are known */
 typedef struct Position
@@ -263,24 +269,21 @@ read_options(int argc, char *argv[], Session *session)
 		CONNECT_LONG_OPTIONS,
 		{"interval", required_argument, NULL, 'i'},
 		{"json", no_argument, NULL, 'j'},
-		{"since", required_argument, NULL, 1},
+		{"since", required_argument, NULL, OPTION_SINCE},
 		{NULL, 0, NULL, 0}
 	};
 	Watch		watch = {.interval = DEFAULT_INTERVAL};
 	int			c;
 
-	while ((c = getopt_long(argc, argv, CONNECT_SHORT_OPTIONS "i:j", long_options, NULL)) != -1)
+	while ((c = options_next("watch", argc, argv, CONNECT_SHORT_OPTIONS "i:j",
+							  long_options, &session->options)) != -1)
 	{
-		if (options_connect(&session->options, c, optarg))
-			continue;
 		if (c == 'i')
-			watch.interval = options_duration(optarg, "--interval");
+			watch.interval = options_duration("watch", optarg, "--interval");
 		else if (c == 'j')
 			watch.json = session->json = true;
-		else if (c == 1)
+		else if (c == OPTION_SINCE)
 			read_since(&watch, optarg);
-		else
-			options_unrecognized("watch");
 	}
 	if (watch.interval < SHORTEST_INTERVAL)
 		options_usage_error("watch", "the interval must be at least 10ms");
@@ -338,66 +341,97 @@ read_since_map(Watch *watch, Session *session)
 }
 
 /*
+ * read_positions returns where histories end, from the answer to POSITIONS_QUERY.
+ */
+static Positions
+read_positions(PGresult *result)
+{
+	Positions	ends = {0};
+
+	for (int row = 0; row < PQntuples(result); row++)
+		set_position(&ends, PQgetvalue(result, row, 0),
+					 strtoll(PQgetvalue(result, row, 1), NULL, 10));
+	PQclear(result);
+	return ends;
+}
+
+/*
+ * free_positions frees them.
+ */
+static void
+free_positions(Positions *positions)
+{
+	for (int i = 0; i < positions->count; i++)
+		pg_free(positions->items[i].name);
+	pg_free(positions->items);
+}
+
+/*
+ * go_back lets a history that ends before what is known of it be read on from its end,
+ * with a warning.
+ */
+static void
+go_back(Watch *watch, const Positions *ends)
+{
+	for (int i = 0; i < watch->positions.count; i++)
+	{
+		Position   *position = &watch->positions.items[i];
+		int64		end = get_position(ends, position->name);
+
+		if (end >= position->seq)
+			continue;
+		if (is_wanted(watch, position->name))
+		{
+			pg_log_warning("the history of lease \"%s\" ends at number " INT64_FORMAT ", but was known up to number " INT64_FORMAT,
+						   position->name, end, position->seq);
+			pg_log_warning_detail("This is another branch of the database's history, or a standby that is behind; events may be missing here, or come twice.");
+		}
+		position->seq = end;
+	}
+}
+
+/*
  * find_beginning determines what counts as known at the beginning: of the leases
  * that are wanted, what --since says, if there was one; else everything.
  */
 static void
 find_beginning(Watch *watch, Session *session)
 {
-	PGresult   *result = insist(session, POSITIONS_QUERY, 0, NULL);
+	Positions	ends = read_positions(insist(session, POSITIONS_QUERY, 0, NULL));
 
-	for (int row = 0; row < PQntuples(result); row++)
+	for (int i = 0; i < ends.count; i++)
 	{
-		const char *name = PQgetvalue(result, row, 0);
-
-		if (!watch->has_since || !is_wanted(watch, name))
-			set_position(&watch->positions, name, strtoll(PQgetvalue(result, row, 1), NULL, 10));
+		if (!watch->has_since || !is_wanted(watch, ends.items[i].name))
+			set_position(&watch->positions, ends.items[i].name, ends.items[i].seq);
 	}
 	for (int i = 0; i < watch->name_count; i++)
 	{
-		bool		exists = false;
-
-		for (int row = 0; row < PQntuples(result) && !exists; row++)
-			exists = strcmp(PQgetvalue(result, row, 0), watch->names[i]) == 0;
-		if (!exists)
+		if (get_position(&ends, watch->names[i]) == 0)
 			pg_log_warning("there is no lease \"%s\" yet", watch->names[i]);
 	}
 	for (int i = 0; i < watch->since.count; i++)
-		set_position(&watch->positions, watch->since.items[i].name, watch->since.items[i].seq);
-	PQclear(result);
+	{
+		if (is_wanted(watch, watch->since.items[i].name))
+			set_position(&watch->positions, watch->since.items[i].name, watch->since.items[i].seq);
+	}
+	go_back(watch, &ends);
+	free_positions(&ends);
 }
 
 /*
- * check_positions warns if a history has become shorter than it was.
+ * check_positions looks whether a history has become shorter than it was.
  */
 static void
 check_positions(Watch *watch, Session *session)
 {
-	Positions	present = {0};
 	PGresult   *result;
+	Positions	ends;
 
 	if (!follow_read(session, &result, POSITIONS_QUERY, 0, NULL))
 		return;
-	for (int row = 0; row < PQntuples(result); row++)
-		set_position(&present, PQgetvalue(result, row, 0),
-					 strtoll(PQgetvalue(result, row, 1), NULL, 10));
-	PQclear(result);
-
-	for (int i = 0; i < watch->positions.count; i++)
-	{
-		Position   *position = &watch->positions.items[i];
-		int64		last = get_position(&present, position->name);
-
-		if (last >= position->seq)
-			continue;
-		pg_log_warning("the history of lease \"%s\" ends at number " INT64_FORMAT ", and we have seen " INT64_FORMAT,
-					   position->name, last, position->seq);
-		pg_log_warning_detail("This is another branch of the database's history; events of it may be missing here.");
-		position->seq = last;
-	}
-	for (int i = 0; i < present.count; i++)
-		pg_free(present.items[i].name);
-	pg_free(present.items);
+	ends = read_positions(result);
+	go_back(watch, &ends);
+	free_positions(&ends);
 }
 
 /*

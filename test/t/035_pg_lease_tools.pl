@@ -139,13 +139,13 @@ foreach my $wrong (
 {
 	my ($arguments, $message) = @$wrong;
 	my ($subcommand, @rest) = @$arguments;
-	my $answer =
-	  (grep { defined $subcommand && $_ eq $subcommand } @subcommands)
-	  ? ask($subcommand, @rest)
-	  : pg_lease(@$arguments);
+	my $is_known = grep { defined $subcommand && $_ eq $subcommand } @subcommands;
+	my $answer = $is_known ? ask($subcommand, @rest) : pg_lease(@$arguments);
+	my $help = $is_known ? "pg_lease $subcommand --help" : 'pg_lease --help';
 
 	is($answer->{code}, 64, "pg_lease @$arguments: ends with 64");
 	like($answer->{error}, $message, '... and says why');
+	like($answer->{error}, qr/Try "$help"/, '... and where help is');
 	is($answer->{out}, '', '... and prints nothing');
 }
 is(event_count(), $events + 1, 'wrong command lines have changed nothing');
@@ -190,6 +190,20 @@ like($answer->{error}, qr/SQLSTATE 42501/, '... with its SQLSTATE');
 $answer = ask('release', 'L', $epoch, '--successor', 'x' x 300);
 is($answer->{code}, 70, 'what the server does not accept, too');
 like($answer->{error}, qr/SQLSTATE 22023/, '... with its SQLSTATE');
+
+# Also one that would be the loss of the connection to who goes on until stopped.
+my $locker = session($node);
+$locker->do('BEGIN; LOCK TABLE lease.lease');
+{
+	local $ENV{PGOPTIONS} = '-c statement_timeout=100';
+	foreach my $arguments ([ 'status', 'L' ], [ 'doctor' ])
+	{
+		$answer = ask(@$arguments);
+		is($answer->{code}, 70, "an error that may go away ends @$arguments with 70");
+		like($answer->{error}, qr/SQLSTATE 57014/, '... with its SQLSTATE');
+	}
+}
+$locker->quit;
 
 # A password, from the environment or the terminal.
 sql("CREATE ROLE secretive LOGIN PASSWORD 'secret' IN ROLE pg_monitor");
@@ -388,6 +402,68 @@ $answer = ask('doctor');
 like($answer->{out}, qr/^notice /m, 'notices are shown');
 is($answer->{code}, 0, '... and do not count');
 is(ask('doctor', '--severity=notice')->{code}, 1, '... unless they are asked for');
+
+#----
+# Control characters, of which the server refuses only those of ASCII
+#----
+
+my $controls = "red\x{9b}31m next\x{85}line";
+my $controls_sql = "\$q\$$controls\$q\$";
+my $visible = 'red\u009B31m next\u0085line';
+
+sql(qq{
+	SELECT lease.create('C'), lease.acquire('C', $controls_sql);
+	CREATE TABLE "$controls" (); SELECT lease.protect('"$controls"', 'C');
+	ALTER TABLE "$controls" DISABLE TRIGGER lease_fence;
+});
+
+# watch(ARGUMENT...) returns the first two events of the lease, as watch prints them.
+sub watch
+{
+	my ($out, $error);
+
+	IPC::Run::run(
+		[ 'bash', '-c', 'pg_lease watch --since=0 --interval=1h "$@" | head -n 2', 'bash',
+			'-d', $connection, @_, 'C' ],
+		'>', \$out, '2>', \$error, IPC::Run::timeout($PATIENCE));
+	utf8::decode($out);
+	return { out => $out, error => $error };
+}
+
+my %json = (
+	status => ask('status', '--json', 'C'),
+	history => ask('history', '--json', 'C'),
+	watch => watch('--json'),
+	doctor => ask('doctor', '--json', '--severity=error'),
+	log => ask('run', '--log-format=json', '--lease=C', '--no-wait', 'true'));
+my %text = (
+	status => ask('status', 'C'),
+	history => ask('history', 'C'),
+	watch => watch(),
+	doctor => ask('doctor', '--severity=error'),
+	log => ask('run', '--lease=C', '--no-wait', 'true'));
+
+foreach my $what (sort keys %text)
+{
+	foreach my $told ($text{$what}, $json{$what})
+	{
+		my $all = $told->{out} . $told->{error};
+
+		unlike($all, qr/[^\P{Control}\n]/, "no control character is written: $what");
+		like($all, qr/\Q$visible\E/, '... but what it is');
+	}
+}
+$json{log}{out} = $json{log}{error};
+my %last = map { $_ => (objects($json{$_}))[-1] } keys %json;
+is($last{$_}{holder}, $controls, "JSON has it: $_") foreach qw(status history watch);
+is($last{doctor}{object}, qq{table public."$controls"}, '... doctor');
+like($last{log}{message}, qr/latest holder \Q$controls\E$/, '... log');
+sql(qq{ALTER TABLE "$controls" ENABLE TRIGGER lease_fence});
+
+$answer = ask('run', "--lease=two\nlines", '--no-wait', 'true');
+like($answer->{error}, qr/\A(\S+ \S+ UTC .* lease "two\\nlines": .*\n)+\z/, 'each line of the log is one line');
+$answer = ask('run', "--lease=two\nlines", '--no-wait', '--log-format=json', 'true');
+is($_->{lease}, "two\nlines", '... also as JSON') foreach objects({ out => $answer->{error} });
 
 #----
 # Others than the superuser, and other settings

@@ -208,6 +208,16 @@ foreach my $since (
 	stop($watch, 'INT', '... and ends');
 }
 
+# After a number that the history has not reached, as on another branch of it
+$end = (written($node, "name = 'L'"))[-1] =~ s/.* //r;
+my $beyond = $end + 1000;
+$watch = follow($node, 'watch', '--json', '--interval=20ms', "--since={\"L\": $beyond, \"other\": $beyond}", 'L');
+until_said($watch, qr/the history of lease "L" ends at number $end, but was known up to number $beyond/);
+make_events($node, 'L', 1);
+all_once($watch, $node, 'that is said, and what follows is printed', "name = 'L' AND seq > $end");
+unlike($watch->{error}, qr/"other"/, '... of leases that are asked for');
+stop($watch, 'INT', 'it ends');
+
 # For people, with what may be in a name; a lease that comes later.
 $watch = follow($node, 'watch', '--interval=20ms', 'later', "no\nlease");
 until_said($watch, qr/there is no lease "later" yet/);
@@ -236,7 +246,7 @@ $node->safe_psql('postgres', q{
 	SELECT lease.create('L'), lease.create('other');
 	COMMIT;
 	SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pg_lease'});
-until_said($watch, qr/the history of lease "L" ends at number 1, and we have seen \d+/);
+until_said($watch, qr/the history of lease "L" ends at number 1, but was known up to number \d+/);
 until_said($watch, qr/the history of lease "shard\/1" ends at number 0/);
 $watch->{out} = '';
 make_events($node, 'L', 1);
