@@ -29,9 +29,6 @@
 #include "options.h"
 #include "signals.h"
 
-/* How often we look again for what is left, where the guardian does not */
-#define LOOK_INTERVAL	(20 * MILLISECOND)
-
 /* Messages are not to be run together. */
 #ifdef __linux__
 #define CHANNEL_TYPE	SOCK_SEQPACKET

@@ -42,9 +42,6 @@
 #include "processes.h"
 #include "signals.h"
 
-/* How often it looks again for what is left, once the command is to end */
-#define LOOK_INTERVAL	(20 * MILLISECOND)
-
 typedef struct Guardian
 {
 	int			channel;		/* to pg_lease; -1 if that is gone */

@@ -69,8 +69,8 @@ open_pipe(void)
 }
 
 /*
- * catch begins to catch a signal, or to ignore it, and returns what was to be done
- * about it before.
+ * catch begins to catch a signal, or to ignore it, and notes what was to be done about
+ * it before.
  */
 static void
 catch(int number, struct sigaction *before)
