@@ -4,9 +4,17 @@
  *	  The command that pg_lease runs, as pg_lease sees it.
  *
  * The guardian (guardian.c) starts the command and ends it; here it is told when,
- * and its reports are read.  If it is killed, or does not carry out its orders in
- * time, it is replaced: being the next subreaper above it, pg_lease becomes the
- * parent of all that is left, and kills it.
+ * and its reports are read.  If it is killed, or does not answer when it is time to
+ * kill the command, it is replaced: being the next subreaper above it, pg_lease becomes
+ * the parent of all that is left, and kills it.  All children count as left over then,
+ * but those that were there before anything was started: in the first process of a
+ * container that includes orphans that are none of the command's.
+ *
+ * Which time that is depends on which orders it has read; it is asked at the earliest
+ * one that it may know.  So a guardian that reads no orders any more is found out within
+ * a ttl, though the lease is renewed.  While it kills it is asked again and again.  It
+ * need not be done then, only be at work: what the kernel is slow to take down would be
+ * no faster for us.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -76,6 +84,7 @@ reset(Command *command)
 	memset(command, 0, sizeof(Command));
 	command->processes = processes;
 	command->channel = -1;
+	command->due_at = NEVER;
 	command->overdue_at = NEVER;
 }
 
@@ -97,8 +106,7 @@ open_channel(int ends[2])
  * what it takes.
  */
 bool
-command_start(Command *command, Launch *launch, const Orders *orders,
-			  int64 patience)
+command_start(Command *command, Launch *launch, const Orders *orders)
 {
 	int			ends[2];
 
@@ -111,7 +119,7 @@ command_start(Command *command, Launch *launch, const Orders *orders,
 	}
 	command->foreground = launch->foreground = has_terminal();
 	command->orders = *orders;
-	command->patience = patience;
+	command->due_at = orders->kill_at;
 
 	signals_hold();
 	command->guardian = fork();
@@ -136,23 +144,48 @@ command_start(Command *command, Launch *launch, const Orders *orders,
 }
 
 /*
- * command_order tells the guardian what is new.  If it has not read its orders for so
- * long that no more can be sent, it has failed.
+ * send_orders sends the guardian orders.  If it has not read them for so long that no
+ * more can be sent, it has failed.
+ */
+static void
+send_orders(Command *command, const Orders *orders)
+{
+	command->sent++;
+	if (command->channel >= 0 &&
+		send(command->channel, orders, sizeof(Orders),
+			 MSG_DONTWAIT) != sizeof(Orders) &&
+		errno != EPIPE)
+		command->overdue_at = 0;
+}
+
+/*
+ * command_order tells the guardian what is new.  Until it answers it may know no more
+ * than it did before.
  */
 void
 command_order(Command *command, const Orders *orders)
 {
 	if (command->gone || memcmp(orders, &command->orders, sizeof(Orders)) == 0)
 		return;
-	if (orders->kill_at > command->orders.kill_at)
-		command->overdue_at = NEVER;
+	command->due_at = Min(command->due_at, orders->kill_at);
 	command->orders = *orders;
 	command->orders.signal = 0;
-	if (command->channel >= 0 &&
-		send(command->channel, orders, sizeof(Orders),
-			 MSG_DONTWAIT) != sizeof(Orders) &&
-		errno != EPIPE)
-		command->overdue_at = 0;
+	send_orders(command, orders);
+}
+
+/*
+ * take_answer notes how many orders the guardian has read.
+ */
+static void
+take_answer(Command *command, int heard)
+{
+	int64		now = monotonic_now();
+
+	if (heard != command->sent)
+		return;
+	command->overdue_at = NEVER;
+	command->due_at = now < command->orders.kill_at ? command->orders.kill_at :
+		now + LOOK_INTERVAL;
 }
 
 /*
@@ -184,6 +217,9 @@ take_report(Command *command, const Report *report)
 		case REPORT_NOT_STARTED:
 			log_line(LEVEL_ERROR, "not_started",
 					 "could not create a process: %s", strerror(report->value));
+			break;
+		case REPORT_HEARD:
+			take_answer(command, report->value);
 			break;
 		case REPORT_STOPPED:
 			log_stopped(report->value);
@@ -266,8 +302,9 @@ end_all(Command *command)
 }
 
 /*
- * check_guardian replaces the guardian if it is late.  How long it may be late counts
- * from when we see it: we may just have been stopped together.
+ * check_guardian asks the guardian for an answer when it has to kill the command, and
+ * replaces it if none comes.  How long that may take counts from when we ask: we may
+ * just have been stopped together.
  */
 static void
 check_guardian(Command *command)
@@ -276,11 +313,14 @@ check_guardian(Command *command)
 
 	if (now >= command->overdue_at)
 	{
-		command->late |= !command->ended;
+		command->late |= !command->ended && now >= command->orders.kill_at;
 		replace_guardian(command);
 	}
-	else if (now >= command->orders.kill_at && command->overdue_at == NEVER)
-		command->overdue_at = now + command->patience;
+	else if (now >= command->due_at && command->overdue_at == NEVER)
+	{
+		command->overdue_at = now + command->orders.patience;
+		send_orders(command, &command->orders);
+	}
 }
 
 /*
@@ -329,8 +369,7 @@ command_wakeup(const Command *command)
 		return NEVER;
 	if (command->adopted)
 		return monotonic_now() + LOOK_INTERVAL;
-	return command->overdue_at == NEVER ? command->orders.kill_at :
-		command->overdue_at;
+	return command->overdue_at == NEVER ? command->due_at : command->overdue_at;
 }
 
 /*

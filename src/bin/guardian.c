@@ -15,7 +15,7 @@
  * then kills them (command.c); so each of the two looks after the other.
  *
  * What it knows comes down a socket: orders, which replace each other.  What it
- * sees goes back up as reports.
+ * sees goes back up as reports, and each order is answered with one.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -46,6 +46,8 @@ typedef struct Guardian
 {
 	int			channel;		/* to pg_lease; -1 if that is gone */
 	Orders		orders;
+	int			heard;			/* how many orders have come, */
+	int			answered;		/* and how many of them were answered */
 	Processes	processes;
 	bool		ending;			/* the command has been asked to end, or has
 								 * ended */
@@ -132,6 +134,7 @@ read_orders(Guardian *guardian)
 						  MSG_DONTWAIT)) == sizeof(orders))
 	{
 		guardian->orders = orders;
+		guardian->heard++;
 		if (orders.signal != 0)
 			processes_signal_group(&guardian->processes, (int) orders.signal);
 	}
@@ -230,6 +233,18 @@ carry_out_orders(Guardian *guardian)
 }
 
 /*
+ * answer_orders tells that orders have come, after what they ask for now was done: so
+ * pg_lease knows that there is a guardian who does it.
+ */
+static void
+answer_orders(Guardian *guardian)
+{
+	if (guardian->answered != guardian->heard)
+		report(guardian, REPORT_HEARD, guardian->heard);
+	guardian->answered = guardian->heard;
+}
+
+/*
  * stand_guard is the guardian's life: until nothing is left of the command.
  */
 static void
@@ -246,6 +261,7 @@ stand_guard(Guardian *guardian)
 		if (guardian->processes.stopped_by != 0)
 			note_stopped(guardian);
 		carry_out_orders(guardian);
+		answer_orders(guardian);
 		wait_for_news(guardian);
 	}
 }
