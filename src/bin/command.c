@@ -34,7 +34,6 @@
 #include "command.h"
 #include "log.h"
 #include "monotonic.h"
-#include "options.h"
 #include "signals.h"
 
 /* Messages are not to be run together. */
@@ -53,8 +52,7 @@ command_prepare(Command *command)
 	const char *obstacle = processes_adopt_orphans();
 
 	if (obstacle != NULL)
-		options_usage_error("run", "cannot see to it that nothing is left of the command: %s",
-							obstacle);
+		system_failure("cannot see to it that nothing is left of the command: %s", obstacle);
 	command->channel = -1;
 	processes_spare_present(&command->processes);
 }
@@ -296,7 +294,7 @@ end_all(Command *command)
 	{
 		command->ended = true;
 		command->status = processes->leader_ended ? processes->status :
-			EXIT_NOT_EXECUTABLE << 8;
+			EXIT_SYSTEM << 8;
 	}
 	command->gone = true;
 }

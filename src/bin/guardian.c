@@ -84,7 +84,7 @@ execute(const Launch *launch, pid_t guardian, int64 kill_at)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
 	if (getppid() != guardian)
-		_exit(EXIT_NOT_EXECUTABLE);
+		_exit(EXIT_SYSTEM);
 	environment_set(&launch->environment);
 	signals_restore();
 	/* All of us may have been stopped since the lease was confirmed. */

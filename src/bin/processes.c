@@ -361,7 +361,7 @@ processes_adopted(Processes *processes)
 	if (!processes->leader_ended && processes->group > 0 && !is_child(processes->group))
 	{
 		processes->leader_ended = true;
-		processes->status = EXIT_NOT_EXECUTABLE << 8;
+		processes->status = EXIT_SYSTEM << 8;
 	}
 #else
 	(void) processes;

@@ -164,7 +164,7 @@ start(Run *run)
 	if (command_start(&run->command, &run->launch, &orders))
 		run->phase = PHASE_RUNNING;
 	else
-		leave(run, EXIT_NOT_EXECUTABLE);
+		leave(run, EXIT_SYSTEM);
 }
 
 /*

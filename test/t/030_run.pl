@@ -150,6 +150,24 @@ foreach my $wrong (
 	like($stderr, qr/--help/, 'with a hint');
 }
 
+# What the machine does not have is no fault of the command line.
+my ($stdout, $stderr) = ('', '');
+IPC::Run::run([ 'bash', '-c', 'ulimit -n 4; exec pg_lease run --lease=L true' ],
+	'>', \$stdout, '2>', \$stderr);
+is($? >> 8, 71, 'no pipe can be made: 71');
+like($stderr, qr/could not create a pipe/, '... as is said');
+SKIP:
+{
+	my @elsewhere = ('unshare', '--user', '--map-root-user', '--pid', '--fork');
+
+	skip 'no pid namespace can be made', 2
+	  unless eval { IPC::Run::run([ @elsewhere, 'true' ], '>&', \my $none) };
+	IPC::Run::run([ @elsewhere, 'pg_lease', 'run', '--lease=L', 'true' ],
+		'>', \$stdout, '2>', \$stderr);
+	is($? >> 8, 71, '/proc is that of another pid namespace: 71');
+	unlike($stderr, qr/--help/, '... without a hint');
+}
+
 #----
 # Waiting
 #----
