@@ -201,6 +201,19 @@ log_stopped(int number)
 }
 
 /*
+ * take_not_started takes it that there will be no command.
+ */
+static void
+take_not_started(Command *command, int error)
+{
+	log_line(LEVEL_ERROR, "not_started",
+			 "could not create a process: %s", strerror(error));
+	command->ended = true;
+	command->status = EXIT_SYSTEM << 8;
+	command->gone = true;
+}
+
+/*
  * take_report takes note of what the guardian has seen.
  */
 static void
@@ -213,8 +226,7 @@ take_report(Command *command, const Report *report)
 			command->processes.group = report->value;
 			break;
 		case REPORT_NOT_STARTED:
-			log_line(LEVEL_ERROR, "not_started",
-					 "could not create a process: %s", strerror(report->value));
+			take_not_started(command, report->value);
 			break;
 		case REPORT_HEARD:
 			take_answer(command, report->value);

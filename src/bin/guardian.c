@@ -113,7 +113,7 @@ start_command(Guardian *guardian, const Launch *launch)
 	if (pid < 0)
 	{
 		report(guardian, REPORT_NOT_STARTED, errno);
-		_exit(1);
+		_exit(0);
 	}
 	setpgid(pid, pid);
 	guardian->processes.group = pid;

@@ -279,7 +279,8 @@ go_on_running(Run *run)
 		look_for_cause(run);
 	if (run->command.gone)
 	{
-		log_end(run);
+		if (run->command.pid != 0)
+			log_end(run);
 		note_interrupt(run);
 		leave(run, code_of_end(run));
 	}
