@@ -85,7 +85,12 @@ execute(const Launch *launch, pid_t guardian, int64 kill_at)
 #endif
 	if (getppid() != guardian)
 		_exit(EXIT_SYSTEM);
-	environment_set(&launch->environment);
+	if (!environment_set(&launch->environment))
+	{
+		log_line(LEVEL_ERROR, "not_executed",
+				 "could not set the environment of the command: out of memory");
+		_exit(EXIT_SYSTEM);
+	}
 	signals_restore();
 	/* All of us may have been stopped since the lease was confirmed. */
 	if (monotonic_now() >= kill_at)
