@@ -370,7 +370,8 @@ processes_adopted(Processes *processes)
 
 /*
  * processes_signal_group sends a signal to the command's group, if any of it is
- * left.
+ * left.  What is stopped does not hear that it is to end, so it is resumed; for any
+ * other signal it stays as whoever has stopped it wants it.
  */
 void
 processes_signal_group(Processes *processes, int number)
@@ -378,8 +379,7 @@ processes_signal_group(Processes *processes, int number)
 	if (!has_group(processes))
 		return;
 	kill(-processes->group, number);
-	/* What is stopped does not hear it. */
-	if (number != SIGKILL)
+	if (number != SIGUSR1 && number != SIGUSR2)
 		kill(-processes->group, SIGCONT);
 }
 

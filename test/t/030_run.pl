@@ -9,6 +9,7 @@ use lib $FindBin::RealBin;
 
 use IPC::Run ();
 use LeaseTest;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use RunTest;
 use Test::More;
@@ -232,6 +233,21 @@ $run = run([], 'bash', '-c', 'trap "echo usr1; exit 5" USR1; echo ready; while :
 await_that(sub { $run->output =~ /ready/ }, 'the command to be ready');
 $run->signal('USR1');
 is($run->exit_code, 5, 'SIGUSR1 is handed on');
+
+# What somebody has stopped is not resumed by it.
+$run = run([], 'bash', '-c', 'trap "echo usr1" USR1; kill -STOP $$; echo resumed; sleep 1000');
+my ($stopped) = $run->wait_for('started')->{message} =~ /process (\d+)/;
+$run->wait_for('stopped');
+$run->signal('USR1');
+await_that(
+	sub {
+		my ($pending) = contents("/proc/$stopped/status") =~ /^ShdPnd:\s*(\w+)/m;
+		return $run->output ne '' || hex($pending // '0') & 1 << POSIX::SIGUSR1() - 1;
+	},
+	'SIGUSR1 to be handed on');
+is($run->output, '', 'to a command that has been stopped, which stays so');
+$run->signal('TERM');
+is($run->exit_code, 143, 'until it is told to end');
 
 #----
 # What a command leaves behind
