@@ -167,7 +167,7 @@ make_incarnation(Campaign *campaign)
 	unsigned char random[16];
 
 	if (getentropy(random, sizeof(random)) != 0)
-		options_usage_error("run", "could not generate a random number");
+		system_failure("could not generate a random number: %s", strerror(errno));
 	for (size_t i = 0; i < lengthof(random); i++)
 		snprintf(campaign->incarnation + 2 * i, 3, "%02x", random[i]);
 }

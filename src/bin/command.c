@@ -4,9 +4,17 @@
  *	  The command that pg_lease runs, as pg_lease sees it.
  *
  * The guardian (guardian.c) starts the command and ends it; here it is told when,
- * and its reports are read.  If it is killed, or does not carry out its orders in
- * time, it is replaced: being the next subreaper above it, pg_lease becomes the
- * parent of all that is left, and kills it.
+ * and its reports are read.  If it is killed, or does not answer when it is time to
+ * kill the command, it is replaced: being the next subreaper above it, pg_lease becomes
+ * the parent of all that is left, and kills it.  All children count as left over then,
+ * but those that were there before anything was started: in the first process of a
+ * container that includes orphans that are none of the command's.
+ *
+ * Which time that is depends on which orders it has read; it is asked at the earliest
+ * one that it may know.  So a guardian that reads no orders any more is found out within
+ * a ttl, though the lease is renewed.  While it kills it is asked again and again.  It
+ * need not be done then, only be at work: what the kernel is slow to take down would be
+ * no faster for us.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -26,11 +34,7 @@
 #include "command.h"
 #include "log.h"
 #include "monotonic.h"
-#include "options.h"
 #include "signals.h"
-
-/* How often we look again for what is left, where the guardian does not */
-#define LOOK_INTERVAL	(20 * MILLISECOND)
 
 /* Messages are not to be run together. */
 #ifdef __linux__
@@ -48,8 +52,7 @@ command_prepare(Command *command)
 	const char *obstacle = processes_adopt_orphans();
 
 	if (obstacle != NULL)
-		options_usage_error("run", "cannot see to it that nothing is left of the command: %s",
-							obstacle);
+		system_failure("cannot see to it that nothing is left of the command: %s", obstacle);
 	command->channel = -1;
 	processes_spare_present(&command->processes);
 }
@@ -79,6 +82,7 @@ reset(Command *command)
 	memset(command, 0, sizeof(Command));
 	command->processes = processes;
 	command->channel = -1;
+	command->due_at = NEVER;
 	command->overdue_at = NEVER;
 }
 
@@ -100,8 +104,7 @@ open_channel(int ends[2])
  * what it takes.
  */
 bool
-command_start(Command *command, Launch *launch, const Orders *orders,
-			  int64 patience)
+command_start(Command *command, Launch *launch, const Orders *orders)
 {
 	int			ends[2];
 
@@ -114,7 +117,7 @@ command_start(Command *command, Launch *launch, const Orders *orders,
 	}
 	command->foreground = launch->foreground = has_terminal();
 	command->orders = *orders;
-	command->patience = patience;
+	command->due_at = orders->kill_at;
 
 	signals_hold();
 	command->guardian = fork();
@@ -139,23 +142,48 @@ command_start(Command *command, Launch *launch, const Orders *orders,
 }
 
 /*
- * command_order tells the guardian what is new.  If it has not read its orders for so
- * long that no more can be sent, it has failed.
+ * send_orders sends the guardian orders.  If it has not read them for so long that no
+ * more can be sent, it has failed.
+ */
+static void
+send_orders(Command *command, const Orders *orders)
+{
+	command->sent++;
+	if (command->channel >= 0 &&
+		send(command->channel, orders, sizeof(Orders),
+			 MSG_DONTWAIT) != sizeof(Orders) &&
+		errno != EPIPE)
+		command->overdue_at = 0;
+}
+
+/*
+ * command_order tells the guardian what is new.  Until it answers it may know no more
+ * than it did before.
  */
 void
 command_order(Command *command, const Orders *orders)
 {
 	if (command->gone || memcmp(orders, &command->orders, sizeof(Orders)) == 0)
 		return;
-	if (orders->kill_at > command->orders.kill_at)
-		command->overdue_at = NEVER;
+	command->due_at = Min(command->due_at, orders->kill_at);
 	command->orders = *orders;
 	command->orders.signal = 0;
-	if (command->channel >= 0 &&
-		send(command->channel, orders, sizeof(Orders),
-			 MSG_DONTWAIT) != sizeof(Orders) &&
-		errno != EPIPE)
-		command->overdue_at = 0;
+	send_orders(command, orders);
+}
+
+/*
+ * take_answer notes how many orders the guardian has read.
+ */
+static void
+take_answer(Command *command, int heard)
+{
+	int64		now = monotonic_now();
+
+	if (heard != command->sent)
+		return;
+	command->overdue_at = NEVER;
+	command->due_at = now < command->orders.kill_at ? command->orders.kill_at :
+		now + LOOK_INTERVAL;
 }
 
 /*
@@ -173,6 +201,19 @@ log_stopped(int number)
 }
 
 /*
+ * take_not_started takes it that there will be no command.
+ */
+static void
+take_not_started(Command *command, int error)
+{
+	log_line(LEVEL_ERROR, "not_started",
+			 "could not create a process: %s", strerror(error));
+	command->ended = true;
+	command->status = EXIT_SYSTEM << 8;
+	command->gone = true;
+}
+
+/*
  * take_report takes note of what the guardian has seen.
  */
 static void
@@ -185,8 +226,10 @@ take_report(Command *command, const Report *report)
 			command->processes.group = report->value;
 			break;
 		case REPORT_NOT_STARTED:
-			log_line(LEVEL_ERROR, "not_started",
-					 "could not create a process: %s", strerror(report->value));
+			take_not_started(command, report->value);
+			break;
+		case REPORT_HEARD:
+			take_answer(command, report->value);
 			break;
 		case REPORT_STOPPED:
 			log_stopped(report->value);
@@ -263,14 +306,15 @@ end_all(Command *command)
 	{
 		command->ended = true;
 		command->status = processes->leader_ended ? processes->status :
-			EXIT_NOT_EXECUTABLE << 8;
+			EXIT_SYSTEM << 8;
 	}
 	command->gone = true;
 }
 
 /*
- * check_guardian replaces the guardian if it is late.  How long it may be late counts
- * from when we see it: we may just have been stopped together.
+ * check_guardian asks the guardian for an answer when it has to kill the command, and
+ * replaces it if none comes.  How long that may take counts from when we ask: we may
+ * just have been stopped together.
  */
 static void
 check_guardian(Command *command)
@@ -279,11 +323,14 @@ check_guardian(Command *command)
 
 	if (now >= command->overdue_at)
 	{
-		command->late |= !command->ended;
+		command->late |= !command->ended && now >= command->orders.kill_at;
 		replace_guardian(command);
 	}
-	else if (now >= command->orders.kill_at && command->overdue_at == NEVER)
-		command->overdue_at = now + command->patience;
+	else if (now >= command->due_at && command->overdue_at == NEVER)
+	{
+		command->overdue_at = now + command->orders.patience;
+		send_orders(command, &command->orders);
+	}
 }
 
 /*
@@ -332,8 +379,7 @@ command_wakeup(const Command *command)
 		return NEVER;
 	if (command->adopted)
 		return monotonic_now() + LOOK_INTERVAL;
-	return command->overdue_at == NEVER ? command->orders.kill_at :
-		command->overdue_at;
+	return command->overdue_at == NEVER ? command->due_at : command->overdue_at;
 }
 
 /*

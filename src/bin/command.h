@@ -18,9 +18,11 @@ typedef struct Command
 	pid_t		guardian;		/* 0 if no command runs */
 	int			channel;		/* to the guardian, or -1 */
 	bool		foreground;		/* the command was given the terminal */
-	Orders		orders;			/* as the guardian has them */
-	int64		patience;		/* how long the guardian may be late */
-	int64		overdue_at;		/* when it will have been late for too long */
+	Orders		orders;			/* the latest */
+	int			sent;			/* how often orders were sent */
+	int64		due_at;			/* when the guardian, whichever orders it
+								 * has read, has to kill the command */
+	int64		overdue_at;		/* when it will have been silent for too long */
 
 	pid_t		pid;			/* of the command; 0 if not known yet */
 	bool		late;			/* it was there when the time was over */
@@ -35,7 +37,7 @@ typedef struct Command
 
 extern void command_prepare(Command *command);
 extern bool command_start(Command *command, Launch *launch,
-						  const Orders *orders, int64 patience);
+						  const Orders *orders);
 extern void command_order(Command *command, const Orders *orders);
 extern void command_step(Command *command);
 extern int64 command_wakeup(const Command *command);

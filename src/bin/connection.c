@@ -145,7 +145,7 @@ connection_prepare(Connection *connection, ConnectOptions *options)
 	conn = PQconnectStartParams(keywords, values, true);
 	all = conn != NULL ? PQconninfo(conn) : NULL;
 	if (all == NULL)
-		options_usage_error("run", "out of memory");
+		system_failure("out of memory");
 	if (strstr(PQerrorMessage(conn), NO_SUCH_ATTRIBUTE) == NULL)
 		options_usage_error("run", "%s", PQerrorMessage(conn));
 	read_options(connection, all);

@@ -9,6 +9,9 @@
  * takes the last lease.token of a connection only, the new one includes what the
  * one before had.
  *
+ * What was there before may be the token of another grant: if memory runs out, there
+ * must be no command rather than one that acts under that.
+ *
  * Copyright (c) 2026, the lease developers
  *
  * IDENTIFICATION
@@ -62,19 +65,22 @@ setting_in(const char *word, bool after_c)
 }
 
 /*
- * find_tokens finds the list of tokens that PGOPTIONS has already.
+ * find_tokens finds the list of tokens that PGOPTIONS has already, or returns false if
+ * there is no memory.
  */
-static void
+static bool
 find_tokens(const char *options, PQExpBuffer tokens)
 {
 	PQExpBufferData word;
 	bool		after_c = false;
+	bool		complete = true;
 
 	initPQExpBuffer(&word);
 	while (next_option(&options, &word))
 	{
 		const char *setting = setting_in(word.data, after_c);
 
+		complete &= !PQExpBufferDataBroken(word);
 		after_c = !after_c && strcmp(word.data, "-c") == 0;
 		if (pg_strncasecmp(setting, TOKEN_SETTING, strlen(TOKEN_SETTING)) != 0)
 			continue;
@@ -82,6 +88,7 @@ find_tokens(const char *options, PQExpBuffer tokens)
 		appendPQExpBufferStr(tokens, setting + strlen(TOKEN_SETTING));
 	}
 	termPQExpBuffer(&word);
+	return complete && !PQExpBufferBroken(tokens);
 }
 
 /*
@@ -135,12 +142,14 @@ length_to_append_to(const char *options)
 }
 
 /*
- * set_options sets PGOPTIONS to what it was, and the token.
+ * set_options sets PGOPTIONS to what it was, and the token, or returns false if there is
+ * no memory.
  */
-static void
+static bool
 set_options(const Environment *environment)
 {
 	const char *before = getenv("PGOPTIONS");
+	bool		complete = true;
 	PQExpBufferData tokens;
 	PQExpBufferData list;
 	PQExpBufferData options;
@@ -150,7 +159,7 @@ set_options(const Environment *environment)
 	initPQExpBuffer(&options);
 	if (before != NULL && *before != '\0')
 	{
-		find_tokens(before, &tokens);
+		complete = find_tokens(before, &tokens);
 		appendPQExpBuffer(&options, "%.*s ", length_to_append_to(before), before);
 	}
 	appendPQExpBuffer(&list, TOKEN_SETTING "%s=" INT64_FORMAT,
@@ -158,24 +167,26 @@ set_options(const Environment *environment)
 	append_others(&list, tokens.data, environment->lease);
 	appendPQExpBufferStr(&options, "-c ");
 	append_escaped(&options, list.data);
-	setenv("PGOPTIONS", options.data, 1);
+	complete = complete && !PQExpBufferDataBroken(list) &&
+		!PQExpBufferDataBroken(options) && setenv("PGOPTIONS", options.data, 1) == 0;
 	termPQExpBuffer(&tokens);
 	termPQExpBuffer(&list);
 	termPQExpBuffer(&options);
+	return complete;
 }
 
 /*
- * environment_set sets what the command is to find, in this process.
+ * environment_set sets what the command is to find, in this process, or returns false if
+ * there is no memory.
  */
-void
+bool
 environment_set(const Environment *environment)
 {
 	char		epoch[32];
 
 	snprintf(epoch, sizeof(epoch), INT64_FORMAT, environment->epoch);
-	setenv("LEASE_NAME", environment->lease, 1);
-	setenv("LEASE_EPOCH", epoch, 1);
-	setenv("LEASE_HOLDER", environment->holder, 1);
-	if (environment->token)
-		set_options(environment);
+	return setenv("LEASE_NAME", environment->lease, 1) == 0 &&
+		setenv("LEASE_EPOCH", epoch, 1) == 0 &&
+		setenv("LEASE_HOLDER", environment->holder, 1) == 0 &&
+		(!environment->token || set_options(environment));
 }

@@ -19,6 +19,6 @@ typedef struct Environment
 	bool		token;			/* whether connections are to carry it */
 } Environment;
 
-extern void environment_set(const Environment *environment);
+extern bool environment_set(const Environment *environment);
 
 #endif							/* ENVIRONMENT_H */

@@ -15,7 +15,7 @@
  * then kills them (command.c); so each of the two looks after the other.
  *
  * What it knows comes down a socket: orders, which replace each other.  What it
- * sees goes back up as reports.
+ * sees goes back up as reports, and each order is answered with one.
  *
  * Copyright (c) 2026, the lease developers
  *
@@ -42,13 +42,12 @@
 #include "processes.h"
 #include "signals.h"
 
-/* How often it looks again for what is left, once the command is to end */
-#define LOOK_INTERVAL	(20 * MILLISECOND)
-
 typedef struct Guardian
 {
 	int			channel;		/* to pg_lease; -1 if that is gone */
 	Orders		orders;
+	int			heard;			/* how many orders have come, */
+	int			answered;		/* and how many of them were answered */
 	Processes	processes;
 	bool		ending;			/* the command has been asked to end, or has
 								 * ended */
@@ -85,8 +84,13 @@ execute(const Launch *launch, pid_t guardian, int64 kill_at)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
 	if (getppid() != guardian)
-		_exit(EXIT_NOT_EXECUTABLE);
-	environment_set(&launch->environment);
+		_exit(EXIT_SYSTEM);
+	if (!environment_set(&launch->environment))
+	{
+		log_line(LEVEL_ERROR, "not_executed",
+				 "could not set the environment of the command: out of memory");
+		_exit(EXIT_SYSTEM);
+	}
 	signals_restore();
 	/* All of us may have been stopped since the lease was confirmed. */
 	if (monotonic_now() >= kill_at)
@@ -114,7 +118,7 @@ start_command(Guardian *guardian, const Launch *launch)
 	if (pid < 0)
 	{
 		report(guardian, REPORT_NOT_STARTED, errno);
-		_exit(1);
+		_exit(0);
 	}
 	setpgid(pid, pid);
 	guardian->processes.group = pid;
@@ -135,6 +139,7 @@ read_orders(Guardian *guardian)
 						  MSG_DONTWAIT)) == sizeof(orders))
 	{
 		guardian->orders = orders;
+		guardian->heard++;
 		if (orders.signal != 0)
 			processes_signal_group(&guardian->processes, (int) orders.signal);
 	}
@@ -233,6 +238,18 @@ carry_out_orders(Guardian *guardian)
 }
 
 /*
+ * answer_orders tells that orders have come, after what they ask for now was done: so
+ * pg_lease knows that there is a guardian who does it.
+ */
+static void
+answer_orders(Guardian *guardian)
+{
+	if (guardian->answered != guardian->heard)
+		report(guardian, REPORT_HEARD, guardian->heard);
+	guardian->answered = guardian->heard;
+}
+
+/*
  * stand_guard is the guardian's life: until nothing is left of the command.
  */
 static void
@@ -249,6 +266,7 @@ stand_guard(Guardian *guardian)
 		if (guardian->processes.stopped_by != 0)
 			note_stopped(guardian);
 		carry_out_orders(guardian);
+		answer_orders(guardian);
 		wait_for_news(guardian);
 	}
 }

@@ -34,6 +34,7 @@ typedef struct Orders
 	int64		kill_at;		/* when to kill it, with all its descendants */
 	int64		grace;			/* how long those have that the command leaves
 								 * behind */
+	int64		patience;		/* how long the guardian may take to answer */
 	int64		signal;			/* to send to the command's group now, or 0 */
 } Orders;
 
@@ -42,6 +43,8 @@ typedef enum ReportKind
 {
 	REPORT_STARTED,				/* value: number of the process and its group */
 	REPORT_NOT_STARTED,			/* value: errno */
+	REPORT_HEARD,				/* value: how many orders have been read and, as
+								 * far as it is time, carried out */
 	REPORT_STOPPED,				/* value: the signal that has stopped the command */
 	REPORT_TERMINATED,			/* term_at has come, and the command was still
 								 * there */

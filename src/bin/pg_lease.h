@@ -10,6 +10,8 @@
 #ifndef PG_LEASE_H
 #define PG_LEASE_H
 
+#include "common/logging.h"
+
 #if PG_VERSION_NUM < 150000
 #error "pg_lease requires PostgreSQL 15 or later"
 #endif
@@ -24,6 +26,7 @@
 #define EXIT_USAGE			64	/* the command line is wrong; nothing was done */
 #define EXIT_CONNECTION		69	/* no connection, or it was lost */
 #define EXIT_SERVER_ERROR	70	/* the server has answered with an error */
+#define EXIT_SYSTEM			71	/* this machine does not have what it takes */
 #define EXIT_OUTPUT			74	/* the output could not be written */
 #define EXIT_NOT_ACQUIRED	75	/* the lease was not to be had in time */
 #define EXIT_LOST			76	/* the lease was lost while the command ran */
@@ -39,6 +42,12 @@
 #endif
 
 extern const char *progname;
+
+/* Says what this machine does not have, or does not do, and ends the program. */
+#define system_failure(...) do { \
+		pg_log_error(__VA_ARGS__); \
+		exit(EXIT_SYSTEM); \
+	} while (0)
 
 /*
  * The subcommands.  argv[0] is for messages ("pg_lease status"); each reads its

@@ -146,16 +146,17 @@ parent_of(const char *pid)
 }
 
 /*
- * search_children finds our children among all processes.
+ * search_children finds our children among all processes, or returns false if it can
+ * not.
  */
-static void
+static bool
 search_children(PidSet *children)
 {
 	DIR		   *directory = opendir("/proc");
 	struct dirent *entry;
 
 	if (directory == NULL)
-		return;
+		return false;
 	while ((entry = readdir(directory)) != NULL)
 	{
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
@@ -163,14 +164,16 @@ search_children(PidSet *children)
 			set_add(children, atoi(entry->d_name));
 	}
 	closedir(directory);
+	return true;
 }
 #endif
 
 /*
- * find_children finds our children.  Some that are just coming may be missed.
- * Kernels that were built without a list of them have to be searched.
+ * find_children finds our children, or returns false if it can not.  Some that are just
+ * coming may be missed.  Kernels that were built without a list of them have to be
+ * searched.
  */
-static void
+static bool
 find_children(PidSet *children)
 {
 #ifdef __linux__
@@ -181,16 +184,14 @@ find_children(PidSet *children)
 	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int) getpid());
 	file = fopen(path, "re");
 	if (file == NULL)
-	{
-		search_children(children);
-		return;
-	}
+		return search_children(children);
 	while (fscanf(file, "%d", &child) == 1)
 		set_add(children, child);
 	fclose(file);
 #else
 	(void) children;
 #endif
+	return true;
 }
 
 /*
@@ -200,7 +201,7 @@ find_children(PidSet *children)
 void
 processes_spare_present(Processes *processes)
 {
-	find_children(&processes->spared);
+	(void) find_children(&processes->spared);
 }
 
 /*
@@ -227,32 +228,80 @@ processes_end(Processes *processes, pid_t pid)
 }
 
 /*
- * find_orphans finds those of our children that belong to the command but are not
- * in its group, and tells whether any are in the group.
+ * find_descendants finds those of our children that belong to the command, or returns
+ * false if it can not.
  */
 static bool
-find_orphans(Processes *processes, PidSet *orphans)
+find_descendants(const Processes *processes, PidSet *descendants)
 {
 	PidSet		children = {0};
-	bool		in_group = !processes->leader_ended;
+	bool		known = find_children(&children);
 
-	find_children(&children);
 	for (int i = 0; i < children.count; i++)
 	{
-		pid_t		child = children.members[i];
-
-		if (set_find(&processes->spared, child) >= 0)
-			continue;
-		if (getpgid(child) == processes->group)
-			in_group = true;
-		else
-			set_add(orphans, child);
+		if (set_find(&processes->spared, children.members[i]) < 0)
+			set_add(descendants, children.members[i]);
 	}
 	free(children.members);
-#ifndef __linux__
-	in_group = true;
+	return known;
+}
+
+/*
+ * find_orphans finds those of them that are not in the command's group.
+ */
+static void
+find_orphans(const Processes *processes, PidSet *orphans)
+{
+	PidSet		descendants = {0};
+
+	(void) find_descendants(processes, &descendants);
+	for (int i = 0; i < descendants.count; i++)
+	{
+		if (getpgid(descendants.members[i]) != processes->group)
+			set_add(orphans, descendants.members[i]);
+	}
+	free(descendants.members);
+}
+
+/*
+ * has_group tells whether any child of ours is in the command's group, so that nobody
+ * else's can have its number.
+ */
+static bool
+has_group(const Processes *processes)
+{
+#ifdef __linux__
+	PidSet		descendants = {0};
+	bool		found = false;
+
+	if (processes->group == 0 || !processes->leader_ended)
+		return processes->group > 0;
+	(void) find_descendants(processes, &descendants);
+	for (int i = 0; i < descendants.count; i++)
+		found |= getpgid(descendants.members[i]) == processes->group;
+	free(descendants.members);
+	return found;
+#else
+	return processes->group > 0;
 #endif
-	return in_group && processes->group > 0;
+}
+
+/*
+ * has_descendants tells whether anything of the command is left; if that can not be
+ * seen, something is.
+ */
+static bool
+has_descendants(const Processes *processes)
+{
+#ifdef __linux__
+	PidSet		descendants = {0};
+	bool		known = find_descendants(processes, &descendants);
+
+	free(descendants.members);
+	return !known || descendants.count > 0;
+#else
+	return processes->group > 0;
+#endif
 }
 
 /*
@@ -284,8 +333,6 @@ note_end(Processes *processes, pid_t pid, int status)
 bool
 processes_reap(Processes *processes)
 {
-	PidSet		orphans = {0};
-	bool		any;
 	pid_t		pid;
 	int			status;
 
@@ -299,11 +346,7 @@ processes_reap(Processes *processes)
 		return processes->group == 0 || kill(-processes->group, 0) != 0;
 #endif
 	}
-	if (processes->spared.count == 0)
-		return false;
-	any = find_orphans(processes, &orphans) || orphans.count > 0;
-	free(orphans.members);
-	return !any;
+	return processes->spared.count > 0 && !has_descendants(processes);
 }
 
 /*
@@ -318,7 +361,7 @@ processes_adopted(Processes *processes)
 	if (!processes->leader_ended && processes->group > 0 && !is_child(processes->group))
 	{
 		processes->leader_ended = true;
-		processes->status = EXIT_NOT_EXECUTABLE << 8;
+		processes->status = EXIT_SYSTEM << 8;
 	}
 #else
 	(void) processes;
@@ -327,21 +370,17 @@ processes_adopted(Processes *processes)
 
 /*
  * processes_signal_group sends a signal to the command's group, if any of it is
- * left.
+ * left.  What is stopped does not hear that it is to end, so it is resumed; for any
+ * other signal it stays as whoever has stopped it wants it.
  */
 void
 processes_signal_group(Processes *processes, int number)
 {
-	PidSet		orphans = {0};
-
-	if (find_orphans(processes, &orphans))
-	{
-		kill(-processes->group, number);
-		/* What is stopped does not hear it. */
-		if (number != SIGKILL)
-			kill(-processes->group, SIGCONT);
-	}
-	free(orphans.members);
+	if (!has_group(processes))
+		return;
+	kill(-processes->group, number);
+	if (number != SIGUSR1 && number != SIGUSR2)
+		kill(-processes->group, SIGCONT);
 }
 
 /*
@@ -375,8 +414,9 @@ processes_kill(Processes *processes)
 {
 	PidSet		orphans = {0};
 
-	if (find_orphans(processes, &orphans))
+	if (has_group(processes))
 		kill(-processes->group, SIGKILL);
+	find_orphans(processes, &orphans);
 	for (int i = 0; i < orphans.count; i++)
 		kill(orphans.members[i], SIGKILL);
 	free(orphans.members);

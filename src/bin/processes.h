@@ -12,6 +12,9 @@
 
 #include <sys/types.h>
 
+/* How often to look again for what is left, once the command is to end */
+#define LOOK_INTERVAL	(20 * MILLISECOND)
+
 /* A set of processes */
 typedef struct PidSet
 {

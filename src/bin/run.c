@@ -104,6 +104,7 @@ orders_now(const Run *run)
 	Orders		orders = {0};
 
 	orders.grace = campaign->grace;
+	orders.patience = campaign->lead / 3;
 	orders.kill_at = campaign->deadline - campaign->lead;
 	orders.term_at = orders.kill_at - campaign->grace;
 	if (run->cause != CAUSE_NONE)
@@ -160,11 +161,10 @@ start(Run *run)
 	run->launch.environment.epoch = run->campaign.epoch;
 	run->launch.unwanted = connection_descriptor(&run->campaign.connection).fd;
 	orders = orders_now(run);
-	if (command_start(&run->command, &run->launch, &orders,
-					  run->campaign.lead / 3))
+	if (command_start(&run->command, &run->launch, &orders))
 		run->phase = PHASE_RUNNING;
 	else
-		leave(run, EXIT_NOT_EXECUTABLE);
+		leave(run, EXIT_SYSTEM);
 }
 
 /*
@@ -279,7 +279,8 @@ go_on_running(Run *run)
 		look_for_cause(run);
 	if (run->command.gone)
 	{
-		log_end(run);
+		if (run->command.pid != 0)
+			log_end(run);
 		note_interrupt(run);
 		leave(run, code_of_end(run));
 	}

@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "pg_lease.h"
 #include "signals.h"
 
 /* Signals of which we want to know, or that must not end or stop us */
@@ -57,10 +58,7 @@ static void
 open_pipe(void)
 {
 	if (pipe(ends) != 0)
-	{
-		fprintf(stderr, "pg_lease: could not create a pipe: %s\n", strerror(errno));
-		exit(1);
-	}
+		system_failure("could not create a pipe: %s", strerror(errno));
 	for (int i = 0; i < 2; i++)
 	{
 		fcntl(ends[i], F_SETFD, FD_CLOEXEC);
@@ -69,8 +67,8 @@ open_pipe(void)
 }
 
 /*
- * catch begins to catch a signal, or to ignore it, and returns what was to be done
- * about it before.
+ * catch begins to catch a signal, or to ignore it, and notes what was to be done about
+ * it before.
  */
 static void
 catch(int number, struct sigaction *before)

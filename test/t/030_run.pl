@@ -9,6 +9,7 @@ use lib $FindBin::RealBin;
 
 use IPC::Run ();
 use LeaseTest;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use RunTest;
 use Test::More;
@@ -150,6 +151,24 @@ foreach my $wrong (
 	like($stderr, qr/--help/, 'with a hint');
 }
 
+# What the machine does not have is no fault of the command line.
+my ($stdout, $stderr) = ('', '');
+IPC::Run::run([ 'bash', '-c', 'ulimit -n 4; exec pg_lease run --lease=L true' ],
+	'>', \$stdout, '2>', \$stderr);
+is($? >> 8, 71, 'no pipe can be made: 71');
+like($stderr, qr/could not create a pipe/, '... as is said');
+SKIP:
+{
+	my @elsewhere = ('unshare', '--user', '--map-root-user', '--pid', '--fork');
+
+	skip 'no pid namespace can be made', 2
+	  unless eval { IPC::Run::run([ @elsewhere, 'true' ], '>&', \my $none) };
+	IPC::Run::run([ @elsewhere, 'pg_lease', 'run', '--lease=L', 'true' ],
+		'>', \$stdout, '2>', \$stderr);
+	is($? >> 8, 71, '/proc is that of another pid namespace: 71');
+	unlike($stderr, qr/--help/, '... without a hint');
+}
+
 #----
 # Waiting
 #----
@@ -214,6 +233,21 @@ $run = run([], 'bash', '-c', 'trap "echo usr1; exit 5" USR1; echo ready; while :
 await_that(sub { $run->output =~ /ready/ }, 'the command to be ready');
 $run->signal('USR1');
 is($run->exit_code, 5, 'SIGUSR1 is handed on');
+
+# What somebody has stopped is not resumed by it.
+$run = run([], 'bash', '-c', 'trap "echo usr1" USR1; kill -STOP $$; echo resumed; sleep 1000');
+my ($stopped) = $run->wait_for('started')->{message} =~ /process (\d+)/;
+$run->wait_for('stopped');
+$run->signal('USR1');
+await_that(
+	sub {
+		my ($pending) = contents("/proc/$stopped/status") =~ /^ShdPnd:\s*(\w+)/m;
+		return $run->output ne '' || hex($pending // '0') & 1 << POSIX::SIGUSR1() - 1;
+	},
+	'SIGUSR1 to be handed on');
+is($run->output, '', 'to a command that has been stopped, which stays so');
+$run->signal('TERM');
+is($run->exit_code, 143, 'until it is told to end');
 
 #----
 # What a command leaves behind

@@ -10,6 +10,7 @@ use FindBin;
 use lib $FindBin::RealBin;
 
 use LeaseTest;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use RunTest;
 use Test::More;
@@ -71,6 +72,18 @@ sub gone_in_time
 	cmp_ok($left, '>', 0, $name);
 	note sprintf('%.3f s before the deadline', $left);
 	return;
+}
+
+# seize(PID) traces a process, so that when it has been killed it is not gone for its parent
+# before we have taken note, and returns whether that was possible.
+sub seize
+{
+	my ($pid) = @_;
+	my %ptrace = (x86_64 => 101, aarch64 => 117);
+	my $ptrace_seize = 0x4206;
+	my $number = $ptrace{ (POSIX::uname())[4] };
+
+	return defined $number && syscall($number, $ptrace_seize, $pid + 0, 0, 0) == 0;
 }
 
 # free makes the lease free.
@@ -224,6 +237,44 @@ gone_in_time($run, \@pids, 'guardian stopped: the command is gone before the dea
 is($run->exit_code, 76, 'the lease was lost');
 $proxy->tell('pass');
 free();
+
+# It is stopped, and nothing else is wrong.
+($run, $file, @pids) = start_tree($node->connstr('postgres'));
+$run->wait_for('renewed');
+my $stopped = boot_clock();
+kill 'STOP', $run->guardian;
+cmp_ok(gone(@pids) - $stopped, '<', 2 * $TTL, 'guardian stopped, unneeded: that is noticed');
+is($run->exit_code, 137, 'the command was killed');
+is($run->count('stopping'), 0, 'though not for want of renewals');
+is($node->safe_psql('postgres', "SELECT last_end FROM lease.status WHERE name = 'L'"),
+	'released', 'the lease was released');
+
+# It has killed the command, but the kernel is not done with that for long.
+SKIP:
+{
+	$run = program($node->connstr('postgres'),
+		[ '--lease=L', "--ttl=$TTL", '--grace-stop=100ms' ], 'sleep', 1000);
+	my $pid = $run->wait_for('started')->{message} =~ /process (\d+)/ ? $1 : die;
+	if (!seize($pid))
+	{
+		$run->signal('TERM');
+		$run->exit_code;
+		skip 'processes cannot be traced', 5;
+	}
+	$run->signal('TERM');
+	await_that(sub { !alive($pid) }, 'the command to be killed');
+	my $renewals = $run->count('renewed');
+	await_that(sub { $run->count('renewed') >= $renewals + 2 }, 'the lease to be renewed');
+	ok(!$run->has_ended, 'killed, but not gone: the lease is held');
+	is($run->count('guardian_failed'), 0, 'and nothing is wrong with the guardian');
+	kill 'STOP', $run->guardian;
+	$run->wait_for('guardian_failed');
+	ok(!$run->has_ended, 'stopped now, it is replaced');
+	waitpid $pid, 0;
+	is($run->exit_code, 137, 'when it is gone, pg_lease ends');
+	is($node->safe_psql('postgres', "SELECT last_end FROM lease.status WHERE name = 'L'"),
+		'released', 'and has released the lease');
+}
 
 # After all that it can lead again.
 ($run, $file, @pids) = start_tree($proxy->connstr, '--keep');
