@@ -35,7 +35,7 @@ BEGIN
 		' lease.progress, lease.beat, lease.retire, lease.history, lease.watch,'
 		' lease.read_status, lease.read_trigger, lease.read_candidates,'
 		' lease.elapsed, lease.transaction_time, lease.occurrences, lease.create_task,'
-		' lease.alter_task, lease.drop_task, lease.define_task, lease.due, lease.is_in_reach,'
+		' lease.alter_task, lease.drop_task, lease.define_task, lease.due, lease.never_begun, lease.is_in_reach,'
 		' lease.begin_occurrence, lease.record_begin, lease.finish_occurrence,'
 		' lease.record_finish, lease.is_guarded, lease.create_action, lease.drop_action,'
 		' lease.define_action, lease.begin_action, lease.record_acknowledgement,'
@@ -121,5 +121,6 @@ GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(
 	lease.verify_history(text), lease.read_candidates(),
 	lease.elapsed(text, bigint, timestamptz), lease.transaction_time(),
 	lease.occurrences(text, text, interval, timestamptz, timestamptz, timestamptz, integer),
-	lease.due(text, integer), lease.is_in_reach(lease.task, timestamptz, timestamptz, timestamptz),
+	lease.due(text, integer), lease.never_begun(lease.task, timestamptz, timestamptz, integer),
+	lease.is_in_reach(lease.task, timestamptz, timestamptz, timestamptz),
 	lease.holds(text, bigint), lease.is_fenced(regclass, text) TO pg_monitor;

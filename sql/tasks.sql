@@ -422,6 +422,53 @@ $$;
 COMMENT ON FUNCTION lease.is_in_reach(lease.task, timestamptz, timestamptz, timestamptz) IS
 'a part of lease.due() and lease.begin_occurrence(): whether an occurrence that was never begun is to be';
 
+-- One after the other, and only as many as are wanted: there may be a month of them.
+CREATE FUNCTION lease.never_begun(
+	task lease.task,
+	since timestamptz,
+	now timestamptz,
+	up_to integer)
+RETURNS SETOF timestamptz
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	at_once constant integer := 1000;
+	after timestamptz := greatest(since, now - task.misfire_window);
+	seen integer;
+	due_at timestamptz;
+	returned integer := 0;
+BEGIN
+	IF task.misfire = 'skip' THEN
+		after := greatest(after, now - task.misfire_after);
+	ELSIF task.misfire = 'once' AND after < now - task.misfire_after THEN
+		after := coalesce((SELECT max(o) FROM lease.occurrences(task.cron, task.time_zone, task.every,
+				task.anchor, after, now - task.misfire_after, NULL) AS o) - interval '1 microsecond',
+			now - task.misfire_after);
+	END IF;
+	LOOP
+		seen := 0;
+		FOR due_at IN SELECT o FROM lease.occurrences(task.cron, task.time_zone, task.every,
+			task.anchor, after, now, at_once) AS o
+		LOOP
+			seen := seen + 1;
+			after := due_at;
+			CONTINUE WHEN EXISTS (SELECT FROM lease.occurrence o
+					WHERE o.task = never_begun.task.name AND o.due_at = after)
+				OR NOT lease.is_in_reach(task, since, due_at, now);
+			RETURN NEXT due_at;
+			returned := returned + 1;
+			IF returned >= up_to THEN
+				RETURN;
+			END IF;
+		END LOOP;
+		EXIT WHEN seen < at_once;
+	END LOOP;
+END;
+$$;
+COMMENT ON FUNCTION lease.never_begun(lease.task, timestamptz, timestamptz, integer) IS
+'a part of lease.due(), which is the function to use';
+
 CREATE FUNCTION lease.due(
 	name text DEFAULT NULL,
 	up_to integer DEFAULT 100)
@@ -450,14 +497,8 @@ BEGIN
 		FROM lease.task t
 			JOIN lease.task_cursor c ON c.task = t.name
 			CROSS JOIN LATERAL (
-				SELECT d.due_at, 'due' AS state, 0 AS attempts, NULL::bigint AS epoch, NULL::timestamptz AS retry_at
-				FROM lease.occurrences(t.cron, t.time_zone, t.every, t.anchor,
-						CASE WHEN t.misfire = 'all' THEN greatest(c.since, now - t.misfire_window)
-							WHEN t.misfire = 'skip' THEN greatest(c.since, now - t.misfire_after)
-							ELSE c.since END,
-						now, NULL) AS d(due_at)
-				WHERE NOT EXISTS (SELECT FROM lease.occurrence o WHERE o.task = t.name AND o.due_at = d.due_at)
-					AND lease.is_in_reach(t, c.since, d.due_at, now)
+				SELECT d, 'due', 0, NULL::bigint, NULL::timestamptz
+				FROM lease.never_begun(t, c.since, now, due.up_to) AS d
 				UNION ALL
 				SELECT o.due_at,
 					CASE WHEN a.verdict IS NOT NULL AND o.retry_at > now THEN 'waiting'
@@ -468,7 +509,7 @@ BEGIN
 				FROM lease.occurrence o
 					LEFT JOIN lease.occurrence_attempt a
 						ON a.task = o.task AND a.due_at = o.due_at AND a.attempt = o.attempts
-				WHERE o.task = t.name AND o.verdict IS NULL) AS x
+				WHERE o.task = t.name AND o.verdict IS NULL) AS x(due_at, state, attempts, epoch, retry_at)
 		WHERE t.enabled AND (due.name IS NULL OR t.name = due.name)
 		ORDER BY x.due_at, t.name
 		LIMIT due.up_to;
@@ -499,7 +540,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	at_once constant integer := 1000;
+	at_once integer := 10;
 	last_begun timestamptz;
 	new_since timestamptz;
 	step record;
@@ -517,11 +558,11 @@ BEGIN
 
 	LOOP
 		WITH candidate AS (
-			SELECT d.due_at, o.due_at IS NOT NULL AS begun,
-				lead(d.due_at) OVER (ORDER BY d.due_at) AS next_due
+			SELECT d.due_at, lead(d.due_at) OVER (ORDER BY d.due_at) AS next_due,
+				EXISTS (SELECT FROM lease.occurrence o
+					WHERE o.task = pass_over.task.name AND o.due_at = d.due_at) AS begun
 			FROM lease.occurrences(task.cron, task.time_zone, task.every, task.anchor,
-					new_since, now, at_once) AS d(due_at)
-				LEFT JOIN lease.occurrence o ON o.task = pass_over.task.name AND o.due_at = d.due_at
+				new_since, now, at_once) AS d(due_at)
 		), judged AS (
 			SELECT d.due_at, d.begun,
 				d.begun OR d.due_at <= now - task.misfire_window
@@ -546,6 +587,7 @@ BEGIN
 		first_lost := coalesce(first_lost, step.first_lost);
 		last_lost := coalesce(step.last_lost, last_lost);
 		EXIT WHEN step.all_of_them = 0 OR step.seen < at_once;
+		at_once := least(at_once * 10, 10000);
 	END LOOP;
 
 	UPDATE lease.task_cursor c SET since = new_since, passed_over = c.passed_over + lost
@@ -847,7 +889,7 @@ CREATE VIEW lease.maintenance AS
 				min(x.due_at) FILTER (WHERE x.ready) AS oldest,
 				count(*) FILTER (WHERE x.state = 'running') AS running,
 				count(*) FILTER (WHERE x.state = 'waiting') AS waiting
-			FROM lease.due(t.name, NULL) AS x) AS d
+			FROM lease.due(t.name, 1000) AS x) AS d
 		LEFT JOIN LATERAL (SELECT o.* FROM lease.occurrence o
 			WHERE o.task = t.name AND o.verdict IS NOT NULL ORDER BY o.due_at DESC LIMIT 1) AS l ON true;
 COMMENT ON VIEW lease.maintenance IS 'every task: what is due, what is being done, and what became of the last occurrences';
@@ -856,7 +898,7 @@ COMMENT ON COLUMN lease.maintenance.lease IS 'the lease whose holder does it';
 COMMENT ON COLUMN lease.maintenance.enabled IS 'whether occurrences may be begun';
 COMMENT ON COLUMN lease.maintenance.schedule IS 'when it is due';
 COMMENT ON COLUMN lease.maintenance.next_due IS 'when it will be due next, after the transaction time';
-COMMENT ON COLUMN lease.maintenance.ready IS 'how many occurrences are due, and may be begun';
+COMMENT ON COLUMN lease.maintenance.ready IS 'how many occurrences are due, and may be begun; of all that are due, the first 1000 are counted';
 COMMENT ON COLUMN lease.maintenance.oldest IS 'the earliest of them';
 COMMENT ON COLUMN lease.maintenance.running IS 'how many were begun under an epoch that is held, and are not finished';
 COMMENT ON COLUMN lease.maintenance.waiting IS 'how many wait after an attempt that failed';

@@ -140,7 +140,7 @@ SELECT p.proname, a.name
 	WHERE p.pronamespace = 'lease'::regnamespace
 		AND p.prokind = 'f'
 		AND p.proname NOT IN ('build_fence', 'descendants', 'elapsed', 'fence_due', 'own_triggers', 'row_lease',
-			'alter_task', 'begin_action', 'begin_occurrence', 'create_action', 'create_task', 'define_action', 'define_task', 'drop_action', 'drop_task', 'due', 'finish_occurrence', 'is_fenced', 'is_guarded', 'is_in_reach', 'occurrence_key', 'occurrences', 'pass_over', 'prune_occurrences', 'record_acknowledgement', 'record_admission', 'record_begin', 'record_finish', 'task_interval', 'write_action', 'write_task', 'admit')
+			'alter_task', 'begin_action', 'begin_occurrence', 'create_action', 'create_task', 'define_action', 'define_task', 'drop_action', 'drop_task', 'due', 'finish_occurrence', 'is_fenced', 'is_guarded', 'is_in_reach', 'never_begun', 'occurrence_key', 'occurrences', 'pass_over', 'prune_occurrences', 'record_acknowledgement', 'record_admission', 'record_begin', 'record_finish', 'task_interval', 'write_action', 'write_task', 'admit')
 		AND (p.proname, a.name) NOT IN (SELECT function, name FROM argument)
 	ORDER BY p.proname, a.name;
 
