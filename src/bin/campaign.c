@@ -799,7 +799,7 @@ ask(Campaign *campaign, Request request, const char *query, int count,
 	arguments[0] = campaign->settings.lease;
 	campaign->request = request;
 	campaign->sent = monotonic_now();
-	(void) connection_ask(&campaign->connection, query, count, arguments, timeout);
+	connection_ask(&campaign->connection, query, count, arguments, timeout);
 }
 
 /*

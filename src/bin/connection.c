@@ -163,6 +163,7 @@ connection_close(Connection *connection)
 	if (connection->conn != NULL)
 		PQfinish(connection->conn);
 	connection->conn = NULL;
+	connection->unsent = false;
 	connection->state = CONNECTION_CLOSED;
 	connection->until = NEVER;
 	connection->all_failed = false;
@@ -350,9 +351,22 @@ go_on_opening(Connection *connection)
 }
 
 /*
- * connection_ask sends a request.  If that fails, the next step tells.
+ * flush sends what could not be sent before; false if that cannot be sent at all.
  */
-bool
+static bool
+flush(Connection *connection)
+{
+	int			left = PQflush(connection->conn);
+
+	connection->unsent = left > 0;
+	return left >= 0;
+}
+
+/*
+ * connection_ask sends a request.  If that fails, the next step tells, which is then
+ * wanted at once.
+ */
+void
 connection_ask(Connection *connection, const char *query, int count,
 			   const char *const values[], int64 timeout)
 {
@@ -360,8 +374,10 @@ connection_ask(Connection *connection, const char *query, int count,
 	connection->result = NULL;
 	connection->state = CONNECTION_ASKED;
 	connection->until = monotonic_now() + timeout;
-	return PQsendQueryParams(connection->conn, query, count, NULL, values,
-							 NULL, NULL, 0) == 1;
+	if (PQsendQueryParams(connection->conn, query, count, NULL, values,
+						  NULL, NULL, 0) != 1 ||
+		!flush(connection))
+		connection->until = 0;
 }
 
 /*
@@ -395,7 +411,7 @@ listen_to_server(Connection *connection)
 		return fail_as_libpq_says(connection);
 	if (connection->state == CONNECTION_ASKED)
 	{
-		if (PQflush(connection->conn) < 0)
+		if (!flush(connection))
 			return fail_as_libpq_says(connection);
 		if (take_results(connection))
 		{
@@ -443,7 +459,7 @@ connection_descriptor(const Connection *connection)
 	descriptor.fd = PQsocket(connection->conn);
 	if (connection->state == CONNECTION_OPENING)
 		descriptor.events = connection->polling == PGRES_POLLING_WRITING ? POLLOUT : POLLIN;
-	else if (connection->state == CONNECTION_ASKED && PQflush(connection->conn) > 0)
+	else if (connection->unsent)
 		descriptor.events |= POLLOUT;
 	return descriptor;
 }
