@@ -58,6 +58,20 @@ option_value(const PQconninfoOption *options, const char *keyword)
 }
 
 /*
+ * unless_given returns a setting of ours, or 0 if the options have one.
+ */
+static int
+unless_given(const PQconninfoOption *options, const char *keyword, int setting)
+{
+	char	   *given = option_value(options, keyword);
+
+	if (given == NULL)
+		return setting;
+	free(given);
+	return 0;
+}
+
+/*
  * read_options takes from libpq's options what we have to know.
  */
 static void
@@ -67,18 +81,21 @@ read_options(Connection *connection, const PQconninfoOption *options)
 	char	   *addresses = option_value(options, "hostaddr");
 	char	   *ports = option_value(options, "port");
 	char	   *timeout = option_value(options, "connect_timeout");
-	char	   *idle = option_value(options, "keepalives_idle");
 
 	targets_read(&connection->targets, hosts, addresses, ports);
 	connection->connect_timeout = NEVER;
 	if (timeout != NULL && atoi(timeout) > 0)
 		connection->connect_timeout = atoi(timeout) * SECOND;
-	connection->own_keepalives = idle == NULL;
+	connection->keepalive_idle = unless_given(options, "keepalives_idle",
+											  KEEPALIVE_IDLE);
+	connection->keepalive_interval = unless_given(options, "keepalives_interval",
+												  KEEPALIVE_INTERVAL);
+	connection->keepalive_count = unless_given(options, "keepalives_count",
+											   KEEPALIVE_COUNT);
 	free(hosts);
 	free(addresses);
 	free(ports);
 	free(timeout);
-	free(idle);
 }
 
 /*
@@ -277,27 +294,37 @@ connection_open(Connection *connection, int64 timeout)
 		connection->polling = PGRES_POLLING_FAILED;
 }
 
+#ifdef TCP_KEEPIDLE
+/*
+ * set_number sets an option of TCP, unless it is 0.
+ */
+static void
+set_number(int socket, int option, int number)
+{
+	if (number > 0)
+		setsockopt(socket, IPPROTO_TCP, option, &number, sizeof(number));
+}
+#endif
+
 /*
  * keep_alive lets the kernel look whether the peer is still there.
  */
 static void
-keep_alive(int socket)
+keep_alive(const Connection *connection)
 {
 #ifdef TCP_KEEPIDLE
 	struct sockaddr_storage address;
 	socklen_t	length = sizeof(address);
-	int			idle = KEEPALIVE_IDLE;
-	int			interval = KEEPALIVE_INTERVAL;
-	int			count = KEEPALIVE_COUNT;
+	int			socket = PQsocket(connection->conn);
 
 	if (getsockname(socket, (struct sockaddr *) &address, &length) != 0 ||
 		address.ss_family == AF_UNIX)
 		return;
-	setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-	setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	set_number(socket, TCP_KEEPIDLE, connection->keepalive_idle);
+	set_number(socket, TCP_KEEPINTVL, connection->keepalive_interval);
+	set_number(socket, TCP_KEEPCNT, connection->keepalive_count);
 #else
-	(void) socket;
+	(void) connection;
 #endif
 }
 
@@ -309,8 +336,7 @@ note_opened(Connection *connection)
 {
 	PQsetnonblocking(connection->conn, 1);
 	PQsetErrorVerbosity(connection->conn, PQERRORS_DEFAULT);
-	if (connection->own_keepalives)
-		keep_alive(PQsocket(connection->conn));
+	keep_alive(connection);
 	connection->state = CONNECTION_IDLE;
 	connection->until = NEVER;
 	connection->ever_opened = true;
