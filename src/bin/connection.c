@@ -39,8 +39,11 @@
 #define KEEPALIVE_INTERVAL	2
 #define KEEPALIVE_COUNT		3
 
-/* What libpq's options are asked with, so that it does not connect */
-#define NO_SUCH_ATTRIBUTE	"no-connection-wanted"
+/* What libpq is asked with about its options, so that it does not connect */
+#define REFUSED_VALUE	"no-connection-wanted"
+
+/* Entries by which options are overruled, at most */
+#define MORE_MAX	3
 
 /*
  * option_value returns a copy of the value of one of libpq's options, or NULL.
@@ -141,34 +144,58 @@ check_ports(const Targets *targets)
 }
 
 /*
+ * ask_about_options has libpq look at its options, with some that overrule them, of
+ * which it refuses one.  If it finds fault with another one before, that ends the
+ * program.
+ */
+static PGconn *
+ask_about_options(const Connection *connection, const char *more[][2], int more_count)
+{
+	const char *keywords[OPTIONS_KEYWORDS_MAX + MORE_MAX];
+	const char *values[OPTIONS_KEYWORDS_MAX + MORE_MAX];
+	PGconn	   *conn;
+
+	fill_keywords(connection, keywords, values, more, more_count);
+	conn = PQconnectStartParams(keywords, values, true);
+	if (conn == NULL)
+		options_usage_error("run", "out of memory");
+	if (strstr(PQerrorMessage(conn), REFUSED_VALUE) == NULL)
+		options_usage_error("run", "%s", PQerrorMessage(conn));
+	return conn;
+}
+
+/*
  * connection_prepare finds out which servers the options name, and whether libpq has
  * anything against them, which ends the program.
  *
  * libpq tells what it has made of its options, with those from the environment and
- * from a service file, only of a connection.  So it is asked for one that it refuses,
- * for a reason that it looks at after all others, before it does anything about it.
+ * from a service file, only of a connection.  So it is asked for two that it refuses
+ * before it does anything about them: one for an option that is none of those that we
+ * have to know, and one for an address that is none, at which it looks when it has
+ * checked all options.
  */
 void
 connection_prepare(Connection *connection, ConnectOptions *options)
 {
-	const char *keywords[OPTIONS_KEYWORDS_MAX + 1];
-	const char *values[OPTIONS_KEYWORDS_MAX + 1];
-	const char *refused[][2] = {{"target_session_attrs", NO_SUCH_ATTRIBUTE}};
+	const char *refused_option[][2] = {{"target_session_attrs", REFUSED_VALUE}};
+	const char *refused_address[][2] = {
+		{"host", "localhost"},
+		{"hostaddr", REFUSED_VALUE},
+		{"port", DEF_PGPORT_STR}
+	};
 	PGconn	   *conn;
 	PQconninfoOption *all;
 
 	connection->options = options;
-	fill_keywords(connection, keywords, values, refused, lengthof(refused));
-	conn = PQconnectStartParams(keywords, values, true);
-	all = conn != NULL ? PQconninfo(conn) : NULL;
+	conn = ask_about_options(connection, refused_option, lengthof(refused_option));
+	all = PQconninfo(conn);
 	if (all == NULL)
 		options_usage_error("run", "out of memory");
-	if (strstr(PQerrorMessage(conn), NO_SUCH_ATTRIBUTE) == NULL)
-		options_usage_error("run", "%s", PQerrorMessage(conn));
 	read_options(connection, all);
 	check_ports(&connection->targets);
 	PQconninfoFree(all);
 	PQfinish(conn);
+	PQfinish(ask_about_options(connection, refused_address, lengthof(refused_address)));
 }
 
 /*
@@ -278,8 +305,8 @@ connection_open(Connection *connection, int64 timeout)
 		{"hostaddr", target->address},
 		{"port", target->port}
 	};
-	const char *keywords[OPTIONS_KEYWORDS_MAX + lengthof(more)];
-	const char *values[OPTIONS_KEYWORDS_MAX + lengthof(more)];
+	const char *keywords[OPTIONS_KEYWORDS_MAX + MORE_MAX];
+	const char *values[OPTIONS_KEYWORDS_MAX + MORE_MAX];
 
 	fill_keywords(connection, keywords, values, more, lengthof(more));
 	connection->until = monotonic_now() + Min(timeout, connection->connect_timeout);

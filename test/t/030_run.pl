@@ -142,6 +142,7 @@ foreach my $wrong (
 	[ '--lease=L', '--holder=', 'true' ],
 	[ '--lease=L', '-d', 'sslmode=nothing', 'true' ],
 	[ '--lease=L', '-d', 'host=x port=y', 'true' ],
+	[ '--lease=L', '-d', 'target_session_attrs=nothing', 'true' ],
 	[ '--lease=L', '--nothing', 'true' ])
 {
 	my ($stdout, $stderr) = ('', '');
