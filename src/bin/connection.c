@@ -307,12 +307,21 @@ connection_open(Connection *connection, int64 timeout)
 	};
 	const char *keywords[OPTIONS_KEYWORDS_MAX + MORE_MAX];
 	const char *values[OPTIONS_KEYWORDS_MAX + MORE_MAX];
+	char	   *twice = NULL;
 
+	/* An empty address overrules a list only as a list, which has two items. */
+	if (target->address == NULL && connection->targets.with_addresses)
+	{
+		twice = psprintf("%s,%s", target->host, target->host);
+		more[0][1] = twice;
+		more[1][1] = ",";
+	}
 	fill_keywords(connection, keywords, values, more, lengthof(more));
 	connection->until = monotonic_now() + Min(timeout, connection->connect_timeout);
 	connection->state = CONNECTION_OPENING;
 	connection->polling = PGRES_POLLING_WRITING;
 	connection->conn = PQconnectStartParams(keywords, values, true);
+	free(twice);
 	if (connection->conn == NULL)
 		return;
 	PQsetErrorVerbosity(connection->conn, PQERRORS_VERBOSE);

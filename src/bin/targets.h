@@ -25,6 +25,7 @@ typedef struct Targets
 {
 	Target	   *named;			/* as in the connection string */
 	int			named_count;
+	bool		with_addresses; /* of some of them at least */
 	Target	   *found;			/* with all addresses of each */
 	int			found_count;
 	int			current;		/* among the latter */

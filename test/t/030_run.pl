@@ -129,6 +129,13 @@ is(program('host=127.0.0.1 port=1', [ '--lease=L', '--no-wait' ], 'true')->exit_
 is( program('host=127.0.0.1 port=1', [ '--lease=L', '--wait=300ms' ], 'true')->exit_code,
 	69, 'no server in time: 69');
 
+# Each host of a list is tried by itself; an empty one is the default.
+$run = program('host=127.0.0.1,,127.0.0.1 port=1', [ '--lease=L', '--no-wait' ], 'true');
+is($run->exit_code, 69, 'a list of hosts with an empty one');
+my @failures = map { $_->{message} } grep { $_->{event} eq 'connection_failed' } $run->events;
+is(scalar @failures, 3, 'three attempts');
+unlike($failures[1], qr/127\.0\.0\.1/, 'the second is with the default');
+
 foreach my $wrong (
 	[],
 	[ '--lease=L' ],
