@@ -142,16 +142,17 @@ has_grant(const Campaign *campaign)
 }
 
 /*
- * pause_length returns how long to pause after a failure.
+ * pause_length returns how long to pause after a failure: shorter if there is a grant
+ * whose end is known.
  */
 static int64
 pause_length(const Campaign *campaign)
 {
-	bool		is_holder = has_grant(campaign) && campaign->ttl > 0;
-	int64		pause = is_holder ? FIRST_HOLDER_PAUSE : FIRST_PAUSE;
+	bool		in_hurry = campaign->ttl > 0;
+	int64		pause = in_hurry ? FIRST_HOLDER_PAUSE : FIRST_PAUSE;
 	int64		longest = LONGEST_PAUSE;
 
-	if (is_holder)
+	if (in_hurry)
 		longest = Min(longest, campaign->ttl / HOLDER_PAUSE_SHARE);
 	for (int i = 1; i < campaign->failures && pause < longest; i++)
 		pause *= 2;
@@ -187,6 +188,17 @@ campaign_prepare(Campaign *campaign, const CampaignSettings *settings,
 }
 
 /*
+ * forget_grant notes that there is no grant.  The times of the last one stay: the
+ * command may have to be ended by them.
+ */
+static void
+forget_grant(Campaign *campaign)
+{
+	campaign->epoch = 0;
+	campaign->ttl = 0;
+}
+
+/*
  * campaign_begin begins a candidacy.
  */
 void
@@ -208,8 +220,14 @@ campaign_begin(Campaign *campaign)
 	campaign->began_at = now;
 	campaign->slice = 0;
 	campaign->reserved = false;
-	campaign->epoch = 0;
+	forget_grant(campaign);
+	campaign->margin = 0;
+	campaign->deadline = 0;
+	campaign->lead = 0;
+	campaign->grace = 0;
+	campaign->renew_at = 0;
 	campaign->handover = false;
+	campaign->successor[0] = '\0';
 	campaign->release_sent = false;
 	campaign->not_held = false;
 	campaign->exit_code = 0;
@@ -272,13 +290,13 @@ campaign_has_time(const Campaign *campaign)
 }
 
 /*
- * campaign_confirm makes a holder that has not done anything yet a candidate again,
- * whose grant has to be confirmed.
+ * campaign_confirm makes a holder that has not done anything yet confirm its grant
+ * once more.
  */
 void
 campaign_confirm(Campaign *campaign)
 {
-	campaign->state = CAMPAIGN_CANDIDATE;
+	campaign->state = CAMPAIGN_UNCONFIRMED;
 	campaign->renew_at = 0;
 }
 
@@ -301,7 +319,7 @@ lose(Campaign *campaign, const char *why)
 {
 	log_line(LEVEL_ERROR, "lost", "the lease is lost: %s", why);
 	campaign->state = CAMPAIGN_LOST;
-	campaign->epoch = 0;
+	forget_grant(campaign);
 	campaign->request = REQUEST_NONE;
 	connection_close(&campaign->connection);
 }
@@ -431,8 +449,7 @@ static void
 note_closed(Campaign *campaign)
 {
 	Connection *connection = &campaign->connection;
-	bool		is_candidate = campaign->state == CAMPAIGN_CANDIDATE &&
-		!has_grant(campaign);
+	bool		is_candidate = campaign->state == CAMPAIGN_CANDIDATE;
 
 	if (is_candidate && ask_for_password(connection))
 		return;
@@ -489,7 +506,8 @@ note_error(Campaign *campaign)
 	else if (strncmp(sqlstate, "57P", 3) == 0)
 		connection_close(connection);	/* the server does, too */
 
-	if (campaign->state == CAMPAIGN_CANDIDATE && is_hopeless(campaign, sqlstate))
+	if ((campaign->state == CAMPAIGN_CANDIDATE ||
+		 campaign->state == CAMPAIGN_UNCONFIRMED) && is_hopeless(campaign, sqlstate))
 	{
 		campaign->request = REQUEST_NONE;
 		give_up(campaign, EXIT_SERVER_ERROR, "refused", message);
@@ -552,19 +570,18 @@ set_deadline(Campaign *campaign)
 
 /*
  * take_confirmation notes that the grant is certain, from now on until the deadline.
- * A candidate to whom the answer came too late to do anything renews once more.
+ * If the answer came too late to do anything, the grant is renewed once more.
  */
 static void
 take_confirmation(Campaign *campaign)
 {
 	int64		now = monotonic_now();
-	bool		was_candidate = campaign->state == CAMPAIGN_CANDIDATE;
 
 	set_deadline(campaign);
 	campaign->handover = strcmp(value_or(campaign, "handover", "f"), "t") == 0;
 	strlcpy(campaign->successor, value_or(campaign, "successor", ""),
 			sizeof(campaign->successor));
-	if (was_candidate)
+	if (campaign->state == CAMPAIGN_UNCONFIRMED)
 	{
 		if (now >= stop_at(campaign))
 		{
@@ -597,6 +614,7 @@ take_grant(Campaign *campaign, bool is_certain)
 	if (strcmp(outcome, "granted") == 0 && answered_epoch(campaign) > 0)
 	{
 		campaign->in_doubt = false;
+		campaign->state = CAMPAIGN_UNCONFIRMED;
 		campaign->epoch = answered_epoch(campaign);
 		campaign->renew_at = 0;
 		log_grant(campaign->epoch, campaign->generation);
@@ -622,7 +640,7 @@ note_not_held(Campaign *campaign, const char *why)
 {
 	log_line(LEVEL_ERROR, "lost", "the lease was lost before it could be released: %s", why);
 	campaign->not_held = true;
-	campaign->epoch = 0;
+	forget_grant(campaign);
 }
 
 /*
@@ -653,10 +671,11 @@ take_renewal(Campaign *campaign)
 		note_not_held(campaign, why);
 	else
 	{
-		/* A candidate has not done anything under it. */
+		/* Nothing has been done under it. */
 		log_line(LEVEL_WARNING, "not_confirmed",
 				 "the grant was over before it could be used: %s", why);
-		campaign->epoch = 0;
+		campaign->state = CAMPAIGN_CANDIDATE;
+		forget_grant(campaign);
 		log_grant(0, ++campaign->generation);
 	}
 }
@@ -673,7 +692,7 @@ take_release(Campaign *campaign)
 		log_line(LEVEL_INFO, "released", "released");
 	else
 		note_not_held(campaign, "there was nothing to release");
-	campaign->epoch = 0;
+	forget_grant(campaign);
 }
 
 /*
@@ -737,15 +756,14 @@ take_answer(Campaign *campaign)
 static Request
 next_request(const Campaign *campaign)
 {
-	bool		renew = has_grant(campaign) && monotonic_now() >= campaign->renew_at;
+	bool		renew = monotonic_now() >= campaign->renew_at;
 
 	switch (campaign->state)
 	{
+		case CAMPAIGN_UNCONFIRMED:
 		case CAMPAIGN_HOLDER:
 			return renew ? REQUEST_RENEW : REQUEST_NONE;
 		case CAMPAIGN_CANDIDATE:
-			if (has_grant(campaign))
-				return renew ? REQUEST_RENEW : REQUEST_NONE;
 			break;
 		case CAMPAIGN_LEAVING:
 			if (has_grant(campaign))
@@ -908,11 +926,26 @@ ask_server(Campaign *campaign, Request request)
 static void
 finish(Campaign *campaign)
 {
-	campaign->epoch = 0;
+	forget_grant(campaign);
 	campaign->request = REQUEST_NONE;
 	connection_close(&campaign->connection);
 	campaign->state = CAMPAIGN_OVER;
 	log_grant(0, campaign->generation);
+}
+
+/*
+ * give_up_at returns the instant at which who has not got the lease gives up.  A grant
+ * is given up only if it cannot be confirmed.
+ */
+static int64
+give_up_at(const Campaign *campaign)
+{
+	if (campaign->request != REQUEST_NONE)
+		return NEVER;
+	if (campaign->state == CAMPAIGN_CANDIDATE ||
+		(campaign->state == CAMPAIGN_UNCONFIRMED && campaign->failures > 0))
+		return campaign->wait_until;
+	return NEVER;
 }
 
 /*
@@ -925,9 +958,7 @@ check_time(Campaign *campaign)
 
 	if (campaign->state == CAMPAIGN_HOLDER && now >= campaign->deadline)
 		lose(campaign, "no renewal was confirmed in time");
-	else if (campaign->state == CAMPAIGN_CANDIDATE &&
-			 now >= campaign->wait_until && campaign->request == REQUEST_NONE &&
-			 (!has_grant(campaign) || campaign->failures > 0))
+	else if (now >= give_up_at(campaign))
 	{
 		if (campaign->connection.ever_opened)
 			give_up(campaign, EXIT_NOT_ACQUIRED, "not_acquired", "not acquired in time");
@@ -964,7 +995,7 @@ connect_to_server(Campaign *campaign)
 			timeout = Min(timeout, Max(holder_timeout(campaign),
 									   (stop_at(campaign) - monotonic_now()) / 2));
 	}
-	else if (has_grant(campaign) && campaign->ttl > 0)
+	else if (campaign->ttl > 0)
 		timeout = Min(timeout, Max(holder_timeout(campaign), FIRST_PATIENCE));
 	connection_open(&campaign->connection, timeout);
 }
@@ -1044,9 +1075,8 @@ campaign_wakeup(const Campaign *campaign)
 	switch (campaign->state)
 	{
 		case CAMPAIGN_CANDIDATE:
-			if (campaign->request == REQUEST_NONE)
-				instant = Min(instant, campaign->wait_until);
-			return instant;
+		case CAMPAIGN_UNCONFIRMED:
+			return Min(instant, give_up_at(campaign));
 		case CAMPAIGN_HOLDER:
 			return Min(instant, campaign->deadline);
 		case CAMPAIGN_LEAVING:

@@ -15,6 +15,7 @@
 typedef enum CampaignState
 {
 	CAMPAIGN_CANDIDATE,			/* it wants the lease */
+	CAMPAIGN_UNCONFIRMED,		/* it was granted it, and has to make sure */
 	CAMPAIGN_HOLDER,			/* it has the lease, until deadline */
 	CAMPAIGN_LOST,				/* it has had it */
 	CAMPAIGN_LEAVING,			/* it gives back what it has, or may have */
@@ -71,10 +72,9 @@ typedef struct Campaign
 	char		message[1024];	/* the latest failure that was logged */
 	int64		message_until;	/* for how long it need not be logged again */
 
-	/* Of a holder */
-	int64		epoch;			/* 0: none.  A candidate that has one has not
-								 * had it confirmed yet */
-	int64		ttl;			/* as the server has told it */
+	/* Of a grant */
+	int64		epoch;			/* 0: none */
+	int64		ttl;			/* as the server has told it; 0: not yet */
 	int64		margin;			/* between deadline and the end of the grant */
 	int64		deadline;
 	int64		lead;			/* how long before it the command is killed */
