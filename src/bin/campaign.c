@@ -723,7 +723,7 @@ take_answer(Campaign *campaign)
 		return;
 	}
 	campaign->request = REQUEST_NONE;
-	campaign->connection.targets.failed = 0;
+	targets_work(&campaign->connection.targets);
 	switch (request)
 	{
 		case REQUEST_LOOK:
@@ -783,28 +783,38 @@ next_request(const Campaign *campaign)
 }
 
 /*
- * holder_timeout returns how long a holder waits for something.
- */
-static int64
-holder_timeout(const Campaign *campaign)
-{
-	int64		now = monotonic_now();
-	int64		timeout = campaign->ttl / HOLDER_TIMEOUT_SHARE;
-
-	if (campaign->failures >= SHORT_ATTEMPTS &&
-		campaign->connection.state != CONNECTION_CLOSED)
-		timeout = Max(timeout, (now < stop_at(campaign) ? stop_at(campaign) :
-								campaign->deadline) - now);
-	return Min(timeout, LONGEST_HOLDER_TIMEOUT);
-}
-
-/*
  * patience returns how long to wait for an answer, if nothing else says.
  */
 static int64
 patience(const Campaign *campaign)
 {
 	return Min(FIRST_PATIENCE << Min(campaign->failures, 8), LONGEST_PATIENCE);
+}
+
+/*
+ * short_attempt returns how long an attempt of a holder takes if there is time for
+ * several.
+ */
+static int64
+short_attempt(const Campaign *campaign)
+{
+	return Min(campaign->ttl / HOLDER_TIMEOUT_SHARE, LONGEST_HOLDER_TIMEOUT);
+}
+
+/*
+ * renewal_timeout returns how long to wait for the answer to a renewal.
+ */
+static int64
+renewal_timeout(const Campaign *campaign)
+{
+	int64		now = monotonic_now();
+	int64		end = now < stop_at(campaign) ? stop_at(campaign) : campaign->deadline;
+
+	if (campaign->ttl == 0)
+		return patience(campaign);
+	if (campaign->failures < SHORT_ATTEMPTS)
+		return short_attempt(campaign);
+	return Min(Max(short_attempt(campaign), end - now), LONGEST_HOLDER_TIMEOUT);
 }
 
 /*
@@ -886,8 +896,7 @@ ask_about_epoch(Campaign *campaign, Request request, int64 number)
 	if (request != REQUEST_RENEW)
 		ask(campaign, request, query_release, 4, arguments, patience(campaign));
 	else
-		ask(campaign, request, query_renew, 2, arguments,
-			campaign->ttl > 0 ? holder_timeout(campaign) : patience(campaign));
+		ask(campaign, request, query_renew, 2, arguments, renewal_timeout(campaign));
 }
 
 /*
@@ -976,28 +985,28 @@ check_time(Campaign *campaign)
 }
 
 /*
- * connect_to_server begins to connect.
+ * connect_timeout returns how long to wait for a connection.
+ *
+ * For a holder to go on with another server soon is better than to wait.  If there is
+ * none, or all have been tried in vain, to wait is better than to begin anew, which
+ * takes as long; then each that is still to be tried has its share of the time that
+ * is left, as one may hang and the next be slow.
  */
-static void
-connect_to_server(Campaign *campaign)
+static int64
+connect_timeout(const Campaign *campaign)
 {
+	const Targets *targets = &campaign->connection.targets;
+	int64		left = stop_at(campaign) - monotonic_now();
 	int64		timeout = CONNECT_TIMEOUT;
 
-	if (campaign->state == CAMPAIGN_HOLDER)
-	{
-		/*
-		 * To go on with another server is better than to wait; if there is
-		 * none, to wait is better than to begin anew, which takes as long.
-		 */
-		if (campaign->connection.targets.found_count > 1)
-			timeout = Min(timeout, holder_timeout(campaign));
-		else
-			timeout = Min(timeout, Max(holder_timeout(campaign),
-									   (stop_at(campaign) - monotonic_now()) / 2));
-	}
+	if (campaign->state == CAMPAIGN_HOLDER && targets->found_count > 1 &&
+		targets->rounds == 0)
+		timeout = short_attempt(campaign);
+	else if (campaign->state == CAMPAIGN_HOLDER)
+		timeout = Max(short_attempt(campaign), left / (targets_untried(targets) + 1));
 	else if (campaign->ttl > 0)
-		timeout = Min(timeout, Max(holder_timeout(campaign), FIRST_PATIENCE));
-	connection_open(&campaign->connection, timeout);
+		timeout = Max(short_attempt(campaign), FIRST_PATIENCE);
+	return Min(timeout, CONNECT_TIMEOUT);
 }
 
 /*
@@ -1019,7 +1028,7 @@ go_on(Campaign *campaign)
 	else if (connection == CONNECTION_IDLE)
 		ask_server(campaign, request);
 	else if (request != REQUEST_NONE || campaign->state == CAMPAIGN_HOLDER)
-		connect_to_server(campaign);
+		connection_open(&campaign->connection, connect_timeout(campaign));
 }
 
 /*

@@ -216,5 +216,25 @@ targets_next(Targets *targets)
 	if (++targets->failed < targets->found_count)
 		return false;
 	find(targets);
+	targets->rounds++;
 	return true;
+}
+
+/*
+ * targets_work notes that the current server does what it is wanted for.
+ */
+void
+targets_work(Targets *targets)
+{
+	targets->failed = 0;
+	targets->rounds = 0;
+}
+
+/*
+ * targets_untried returns how many are left to be tried before all have failed.
+ */
+int
+targets_untried(const Targets *targets)
+{
+	return targets->found_count - targets->failed;
 }

@@ -63,6 +63,26 @@ $run->exit_code;
 is($second->exit_code, 0, 'who waited through all that is next');
 
 #----
+# A server that is slow to take connections
+#----
+
+# Its name has two addresses, so that each attempt is a short one at first.
+my $two = $proxy->connstr;
+$two =~ s/host=127\.0\.0\.1/host=127.0.0.1,127.0.0.1/;
+$run = program($two, [ '--lease=L', "--ttl=$TTL" ], 'sleep', 1000);
+$run->wait_for('renewed');
+$proxy->tell('late ' . $TTL / 8);
+$proxy->tell('cut');
+$run->wait_for('connected');
+$run->wait_for('renewed');
+is($run->count('lost'), 0, 'a leader connects again to a server that is slow with that');
+cmp_ok($run->count('renewal_failed') + $run->count('connection_failed'),
+	'>=', 3, 'after the attempts that were too short');
+$proxy->tell('late 0');
+$run->signal('TERM');
+$run->exit_code;
+
+#----
 # A failover
 #----
 
