@@ -1019,11 +1019,11 @@ go_on(Campaign *campaign)
 	ConnectionState connection = campaign->connection.state;
 	Request		request = next_request(campaign);
 
-	if (campaign->request != REQUEST_NONE || connection == CONNECTION_OPENING)
+	if (campaign->request != REQUEST_NONE)
 		return;
 	if (campaign->state == CAMPAIGN_LEAVING && request == REQUEST_NONE)
 		finish(campaign);
-	else if (monotonic_now() < campaign->retry_at)
+	else if (connection == CONNECTION_OPENING || monotonic_now() < campaign->retry_at)
 		return;
 	else if (connection == CONNECTION_IDLE)
 		ask_server(campaign, request);

@@ -86,8 +86,16 @@ $run->exit_code;
 # A failover
 #----
 
-# The first host does not answer, the second is a standby, the third the primary.
+# Who is still connecting has nothing to give back, and ends at once when told to.
 $proxy->tell('hole');
+$run = program($proxy->connstr, ['--lease=L'], 'true');
+$run->wait_for('candidate');
+my $told = boot_clock();
+$run->signal('TERM');
+is($run->exit_code, 143, 'told to end while a server does not answer');
+cmp_ok($run->{ended_at} - $told, '<', 2.5, 'it does, at once');
+
+# The first host does not answer, the second is a standby, the third the primary.
 my ($proxy_port) = $proxy->connstr =~ /port=(\d+)/;
 my $hosts = 'dbname=postgres sslmode=disable host=127.0.0.1,' . join(',', ($primary->host) x 2)
   . " port=$proxy_port," . join(',', $standby->port, $primary->port);
