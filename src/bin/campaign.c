@@ -57,7 +57,7 @@
 
 #define CONNECT_TIMEOUT (5 * SECOND)
 
-/* How long one attempt may take that does not wait in line, with its doubts */
+/* How long one attempt may take at all servers, with its doubts, if nothing else says */
 #define ONE_ATTEMPT		(15 * SECOND)
 
 /* For how long a lease is reserved for a candidate that gives it back */
@@ -219,6 +219,7 @@ campaign_begin(Campaign *campaign)
 		campaign->wait_until = now + campaign->settings.wait;
 	campaign->began_at = now;
 	campaign->slice = 0;
+	campaign->tried = false;
 	campaign->reserved = false;
 	forget_grant(campaign);
 	campaign->margin = 0;
@@ -439,6 +440,7 @@ note_failure(Campaign *campaign, const char *message)
 	log_failure(campaign, message);
 	campaign->request = REQUEST_NONE;
 	campaign->failures++;
+	campaign->tried |= !others_left;
 	campaign->retry_at = others_left ? 0 : monotonic_now() + pause_length(campaign);
 }
 
@@ -609,6 +611,7 @@ take_grant(Campaign *campaign, bool is_certain)
 	char		why[600];
 
 	campaign->failures = 0;
+	campaign->tried = true;
 	campaign->reserved = false;
 	campaign->looked = false;
 	if (strcmp(outcome, "granted") == 0 && answered_epoch(campaign) > 0)
@@ -943,14 +946,17 @@ finish(Campaign *campaign)
 }
 
 /*
- * give_up_at returns the instant at which who has not got the lease gives up.  A grant
- * is given up only if it cannot be confirmed.
+ * give_up_at returns the instant at which who has not got the lease gives up: however
+ * short the wait, one attempt is made.  A grant is given up only if it cannot be
+ * confirmed.
  */
 static int64
 give_up_at(const Campaign *campaign)
 {
 	if (campaign->request != REQUEST_NONE)
 		return NEVER;
+	if (campaign->state == CAMPAIGN_CANDIDATE && !campaign->tried)
+		return Max(campaign->wait_until, campaign->began_at + ONE_ATTEMPT);
 	if (campaign->state == CAMPAIGN_CANDIDATE ||
 		(campaign->state == CAMPAIGN_UNCONFIRMED && campaign->failures > 0))
 		return campaign->wait_until;

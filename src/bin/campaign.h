@@ -65,6 +65,7 @@ typedef struct Campaign
 	int64		wait_until;
 	int64		slice;			/* how long to wait in line before asking anew:
 								 * at first not at all, to be answered at once */
+	bool		tried;			/* an attempt has come to its end */
 	bool		in_doubt;		/* an acquire of ours had no answer */
 	bool		looked;			/* what came of it has been looked up */
 	int64		stray_epoch;	/* what it was, if it was granted */

@@ -142,15 +142,16 @@ read_log_format(const char *text)
 }
 
 /*
- * read_wait takes an option about waiting, of which there can be one.
+ * read_wait takes an option about waiting, of which there can be one.  To wait for no
+ * time is not to wait.
  */
 static void
 read_wait(CampaignSettings *settings, const char *wait)
 {
 	if (!settings->in_line || settings->wait != NEVER)
 		options_usage_error("run", "give one of --wait and --no-wait, and once");
-	settings->in_line = wait != NULL;
 	settings->wait = wait != NULL ? options_duration(wait, "--wait") : 0;
+	settings->in_line = settings->wait > 0;
 }
 
 /*

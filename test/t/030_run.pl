@@ -99,6 +99,10 @@ $node->safe_psql(
 	is($run->output, "$ENV{PGOPTIONS}\n", 'leaves PGOPTIONS as it was');
 }
 
+# However short the wait, a lease that is free is acquired.
+is(run([ "--wait=$_" ], 'true')->exit_code, 0, "a lease that is free, with --wait=$_")
+  foreach '1us', '0';
+
 # Signals are as at the start, and nothing of ours is open.
 my @look = ('bash', '-c', 'grep -E "Sig(Ign|Blk)" /proc/$$/status; ls /proc/$$/fd');
 my ($as_here) = run_command(\@look);
@@ -166,6 +170,7 @@ my $leader = run([], 'sleep', '1000');
 $leader->wait_for('started');
 is(run([ '--no-wait' ], 'true')->exit_code, 75, 'not acquired without waiting: 75');
 is(run([ '--wait=200ms' ], 'true')->exit_code, 75, 'not acquired in time: 75');
+is(run([ "--wait=$_" ], 'true')->exit_code, 75, "not in $_, either: 75") foreach '1us', '0';
 my $second = run([], 'bash', '-c', 'echo $LEASE_EPOCH');
 wait_until($node, "SELECT count(*) = 1 FROM lease.candidate WHERE name = 'L'",
 	'the second one to wait in line');
