@@ -50,8 +50,9 @@
 /* A command that has run for so long does not fail at once. */
 #define LONG_RUN		(10 * SECOND)
 
-/* The longest pause between commands that fail at once, unless a longer one is asked
- * for */
+/* Pauses between commands that fail at once, unless other ones are asked for: the
+ * second is at least so long, and the longest */
+#define SECOND_REST		(100 * MILLISECOND)
 #define LONGEST_REST	(30 * SECOND)
 
 typedef enum Phase
@@ -306,7 +307,7 @@ rest_length(Run *run)
 	else
 		run->short_runs++;
 	for (int i = 1; i < run->short_runs && rest < LONGEST_REST; i++)
-		rest *= 2;
+		rest = Max(2 * rest, SECOND_REST);
 	return Max(Min(rest, LONGEST_REST), run->options.restart_delay);
 }
 

@@ -77,7 +77,8 @@ help(void)
 	printf("      --once               end after the command, or when the lease is lost (default)\n");
 	printf("      --keep               then wait for the lease again\n");
 	printf("      --restart-delay=TIME with --keep: pause after a command has ended by itself,\n"
-		   "                           longer if it goes on ending soon (default: 1s)\n");
+		   "                           longer if it goes on ending soon, or after a handover\n"
+		   "                           (default: 1s)\n");
 	printf("      --grace-stop=TIME    how long the command may take to end before it is killed\n"
 		   "                           (default: a fifth of the ttl; at most a third)\n");
 	printf("      --no-token           do not put the token into PGOPTIONS\n");

@@ -295,13 +295,19 @@ is( events_of_lease($from),
 	'the history shows just that');
 
 # A command that fails at once is not started over and over.
-$run = run([ '--keep', '--restart-delay=100ms' ], 'false');
-await_that(sub { $run->count('started') >= 4 }, 'the command to be started again');
-my @starts = map { $_->{time} =~ /:([\d.]+)Z/ } grep { $_->{event} eq 'started' } $run->events;
-my @pauses = map { my $p = $starts[$_] - $starts[ $_ - 1 ]; $p < 0 ? $p + 60 : $p } 1 .. 3;
-cmp_ok($pauses[2], '>=', 0.4, 'with longer and longer pauses');
-$run->signal('TERM');
-isnt($run->exit_code, 0, 'until it is told to end');
+foreach my $case ([ '100ms', 0.4 ], [ '0', 0.2 ])
+{
+	my ($delay, $third) = @$case;
+
+	$run = run([ '--keep', "--restart-delay=$delay" ], 'false');
+	await_that(sub { $run->count('started') >= 4 }, 'the command to be started again');
+	my @starts =
+	  map { $_->{time} =~ /:([\d.]+)Z/ } grep { $_->{event} eq 'started' } $run->events;
+	my @pauses = map { my $p = $starts[$_] - $starts[ $_ - 1 ]; $p < 0 ? $p + 60 : $p } 1 .. 3;
+	cmp_ok($pauses[2], '>=', $third, "with longer and longer pauses, the first being $delay");
+	$run->signal('TERM');
+	isnt($run->exit_code, 0, 'until it is told to end');
+}
 
 # A command that something else stops keeps the lease, and the log tells.
 foreach my $signal ('STOP', 'TTIN')
