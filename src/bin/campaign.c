@@ -106,10 +106,11 @@
 	" pg_catalog.date_part('epoch', remaining) AS remaining"
 
 static const char *const query_look =
-"SELECT epoch FROM lease.status"
+"SELECT pg_catalog.pg_is_in_recovery() AS is_standby,"
+" (SELECT epoch FROM lease.status"
 " WHERE name OPERATOR(pg_catalog.=) $1 AND state OPERATOR(pg_catalog.=) 'held'"
 " AND pg_catalog.jsonb_extract_path_text(metadata, 'incarnation')"
-" OPERATOR(pg_catalog.=) $2";
+" OPERATOR(pg_catalog.=) $2) AS epoch";
 static const char *const query_release =
 "SELECT lease.release($1, $2, successor => $3, reserve => $4) AS released";
 static const char *const query_acquire =
@@ -699,6 +700,17 @@ take_release(Campaign *campaign)
 }
 
 /*
+ * is_from_standby tells whether an answer is that of a standby to a look, which is worth
+ * nothing: it may not have received the grant yet.
+ */
+static bool
+is_from_standby(const Campaign *campaign)
+{
+	return campaign->request == REQUEST_LOOK &&
+		strcmp(value_or(campaign, "is_standby", "f"), "t") == 0;
+}
+
+/*
  * take_give_back notes that there is no grant of ours any more of which we were not
  * told; false if it had ended by itself.
  */
@@ -723,6 +735,12 @@ take_answer(Campaign *campaign)
 	if (PQresultStatus(campaign->connection.result) != PGRES_TUPLES_OK)
 	{
 		note_error(campaign);
+		return;
+	}
+	if (is_from_standby(campaign))
+	{
+		connection_reject(&campaign->connection, "the server is a standby");
+		note_failure(campaign, campaign->connection.message);
 		return;
 	}
 	campaign->request = REQUEST_NONE;

@@ -86,6 +86,29 @@ $run->exit_code;
 # A failover
 #----
 
+# A candidate that was granted the lease without being told so is told to end. The server
+# to which it connects then is a standby that has not received the grant: it does not
+# take its word for it that there is none.
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+wait_until($standby, "SELECT pg_get_wal_replay_pause_state() = 'paused'", 'the pause');
+my $lossy = proxy($primary);
+my ($lossy_port) = $lossy->connstr =~ /port=(\d+)/;
+$lossy->tell('swallow 1 lease.await(');
+$run = program(
+	"dbname=postgres sslmode=disable host=127.0.0.1," . join(',', ($primary->host) x 2)
+	  . " port=$lossy_port," . join(',', $standby->port, $primary->port),
+	[ '--lease=L', '--ttl=1h', '--holder=unaware' ], 'true');
+wait_until($primary,
+	"SELECT state = 'held' AND holder = 'unaware' FROM lease.status WHERE name = 'L'",
+	'the grant');
+$run->signal('STOP');
+kill 'KILL', $lossy->{pid};
+$run->signal('TERM');
+$run->signal('CONT');
+is($run->exit_code, 143, 'told to end, with a grant of which it does not know');
+like(state($primary), qr/^free/, 'it is given back where that can be done');
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+
 # Who is still connecting has nothing to give back, and ends at once when told to.
 $proxy->tell('hole');
 $run = program($proxy->connstr, ['--lease=L'], 'true');
