@@ -350,13 +350,15 @@ static void
 log_failure(Campaign *campaign, const char *message)
 {
 	bool		is_holder = campaign->state == CAMPAIGN_HOLDER;
+	bool		is_closed = campaign->connection.state == CONNECTION_CLOSED;
 	double		left = (campaign->deadline - monotonic_now()) / (double) SECOND;
 
 	if (!is_news(campaign, message) &&
 		!(is_holder && campaign->failures < ALL_FAILURES))
 		return;
 	if (!is_holder)
-		log_line(LEVEL_WARNING, "connection_failed", "will be tried again: %s", message);
+		log_line(LEVEL_WARNING, is_closed ? "connection_failed" : "request_failed",
+				 "will be tried again: %s", message);
 	else if (campaign->request == REQUEST_RENEW || campaign->failures > 0)
 		log_line(LEVEL_WARNING, "renewal_failed",
 				 "renewal failed, will be repeated: %s (the lease is certain for another %.1f s)",
@@ -369,9 +371,8 @@ log_failure(Campaign *campaign, const char *message)
 
 /*
  * is_hopeless tells whether the server has said something that will not change by
- * trying again.  Who has been through a candidacy before knows that it may: --keep means
- * for ever.  Once there was a connection, a refused one may be a mishap of the
- * moment.
+ * trying again.  Who has held the lease before knows that it may: --keep means for
+ * ever.  Once there was a connection, a refused one may be a mishap of the moment.
  */
 static bool
 is_hopeless(const Campaign *campaign, const char *sqlstate)
@@ -384,7 +385,7 @@ is_hopeless(const Campaign *campaign, const char *sqlstate)
 	for (size_t i = 0; i < lengthof(of_requests); i++)
 	{
 		if (strncmp(sqlstate, of_requests[i], strlen(of_requests[i])) == 0)
-			return campaign->state == CAMPAIGN_LEAVING || campaign->generation == 1;
+			return campaign->state == CAMPAIGN_LEAVING || !campaign->ever_held;
 	}
 	for (size_t i = 0; i < lengthof(of_connections); i++)
 	{
@@ -592,6 +593,7 @@ take_confirmation(Campaign *campaign)
 			return;
 		}
 		campaign->state = CAMPAIGN_HOLDER;
+		campaign->ever_held = true;
 		log_line(LEVEL_INFO, "acquired", "the lease is ours");
 	}
 	else if (campaign->failures > 0)

@@ -55,6 +55,7 @@ typedef struct Campaign
 
 	CampaignState state;
 	int64		generation;		/* counts candidacies */
+	bool		ever_held;		/* the lease, in any of them */
 	Request		request;		/* what is under way */
 	int64		sent;			/* when it was sent */
 	int64		retry_at;		/* not to do anything before */

@@ -309,6 +309,19 @@ foreach my $case ([ '100ms', 0.4 ], [ '0', 0.2 ])
 	isnt($run->exit_code, 0, 'until it is told to end');
 }
 
+# What would have ended the first candidacy does not end a later one.
+$node->safe_psql('postgres', "SELECT lease.create('passing')");
+$run = program($connection, [ '--lease=passing', '--keep', '--restart-delay=2s' ], 'true');
+$run->wait_for('released');
+$node->safe_psql('postgres', "SELECT lease.drop('passing')");
+like($run->wait_for('request_failed')->{message}, qr/LS005/, 'the lease has been dropped');
+is($run->count('connection_failed'), 0, 'which says nothing of the connection');
+$node->safe_psql('postgres', "SELECT lease.create('passing')");
+$run->wait_for('released');
+pass('when it is there again, the command runs again');
+$run->signal('TERM');
+$run->exit_code;
+
 # A command that something else stops keeps the lease, and the log tells.
 foreach my $signal ('STOP', 'TTIN')
 {
