@@ -598,7 +598,8 @@ take_confirmation(Campaign *campaign)
 	}
 	else if (campaign->failures > 0)
 		log_line(LEVEL_INFO, "renewal_recovered",
-				 "renewed again, after %d failures", campaign->failures);
+				 "renewed again, after %d failure%s", campaign->failures,
+				 campaign->failures == 1 ? "" : "s");
 	else
 		log_line(LEVEL_DEBUG, "renewed", "renewed");
 	campaign->failures = 0;
@@ -714,15 +715,16 @@ is_from_standby(const Campaign *campaign)
 
 /*
  * take_give_back notes that there is no grant of ours any more of which we were not
- * told; false if it had ended by itself.
+ * told: it was given back, for ourselves if we go on, or had ended by itself.
  */
 static void
 take_give_back(Campaign *campaign)
 {
 	campaign->reserved = strcmp(value_or(campaign, "released", "f"), "t") == 0;
 	log_line(LEVEL_WARNING, "recovered",
-			 "epoch " INT64_FORMAT " was granted to us, but the answer was lost: given back unused",
-			 campaign->stray_epoch);
+			 "epoch " INT64_FORMAT " was granted to us, but the answer was lost: %s",
+			 campaign->stray_epoch,
+			 campaign->reserved ? "given back unused" : "it has ended unused");
 	campaign->stray_epoch = 0;
 }
 
