@@ -503,9 +503,9 @@ run_main(int argc, char *argv[])
 	run.launch.environment.lease = run.options.campaign.lease;
 	run.launch.environment.holder = run.options.campaign.holder;
 	run.launch.environment.token = run.options.token;
-	/* From the name of the program on: "pkill -f pg_lease" must not hit both. */
-	run.launch.title = argv[-1];
-	run.launch.title_size = argv[argc - 1] + strlen(argv[argc - 1]) - argv[-1];
+	/* "pkill -f pg_lease" must not hit the guardian as well. */
+	run.launch.title = title_area;
+	run.launch.title_size = title_size;
 	log_configure(run.options.json, run.options.verbose);
 	log_subject(run.options.campaign.lease, run.options.campaign.holder);
 

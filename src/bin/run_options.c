@@ -156,7 +156,8 @@ read_wait(CampaignSettings *settings, const char *wait)
 }
 
 /*
- * read_option takes one option.
+ * read_option takes one option.  What the guardian may need is copied: it overwrites the
+ * arguments of its process.
  */
 static void
 read_option(RunOptions *options, int c)
