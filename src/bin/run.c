@@ -3,9 +3,10 @@
  * run.c
  *	  "pg_lease run": run a command while holding a lease.
  *
- * One process, one loop, that never blocks: it waits for signals, for the server
- * (campaign.c), for the guardian of the command (command.c), and for the instant at
- * which something is to be done.
+ * One process, one loop: it waits for signals, for the server (campaign.c), for the
+ * guardian of the command (command.c), and for the instant at which something is to be
+ * done.  Nothing else is waited for, but for what connection.c says of libraries, and
+ * for the end of a guardian that has done its work or was killed.
  *
  * The times of a grant, from when the renewal was sent that was confirmed last:
  *
