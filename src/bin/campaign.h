@@ -103,4 +103,10 @@ extern void campaign_leave(Campaign *campaign);
 extern void campaign_end(Campaign *campaign);
 extern int64 campaign_wakeup(const Campaign *campaign);
 
+/* For request.c and failure.c */
+extern int64 campaign_stop_at(const Campaign *campaign);
+extern void campaign_give_up(Campaign *campaign, int exit_code,
+							 const char *event, const char *why);
+extern void campaign_lose(Campaign *campaign, const char *why);
+
 #endif							/* CAMPAIGN_H */
