@@ -25,6 +25,9 @@
  * acquires anew.  The holder's name would not do to recognize it by: another process
  * may use the same one.  An epoch that was found is only ever released.
  *
+ * Here are the states, what leads from one to another, and what is made of answers.
+ * What is asked of the server is in request.c, what is made of failures in failure.c.
+ *
  * Copyright (c) 2026, the lease developers
  *
  * IDENTIFICATION
@@ -35,11 +38,12 @@
 #include "postgres_fe.h"
 
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "campaign.h"
+#include "failure.h"
 #include "log.h"
 #include "monotonic.h"
+#include "request.h"
 
 /*
  * For how long a candidate waits in line before it asks anew: so an answer that does
@@ -48,41 +52,12 @@
  */
 #define SLICE			(2 * SECOND)
 
-/*
- * How long an answer may take, beyond what was asked for: longer after each time that
- * it took too long, as the server may be slow.
- */
-#define FIRST_PATIENCE	(2 * SECOND)
-#define LONGEST_PATIENCE	(15 * SECOND)
-
-#define CONNECT_TIMEOUT (5 * SECOND)
-
-/* How long one attempt may take that does not wait in line, with its doubts */
+/* How long one attempt may take at all servers, with its doubts, if nothing else says */
 #define ONE_ATTEMPT		(15 * SECOND)
-
-/* For how long a lease is reserved for a candidate that gives it back */
-#define RESERVE			"5 s"
 
 /* How long to try to give a lease back, which would expire anyway */
 #define RELEASE_EFFORT	(5 * SECOND)
 #define WITHDRAW_EFFORT (3 * SECOND)
-
-/* Pauses between attempts that fail: the first one, and the longest */
-#define FIRST_PAUSE		(50 * MILLISECOND)
-#define LONGEST_PAUSE	(5 * SECOND)
-
-/* Pauses of a holder: the first one, and the longest as a share of the ttl */
-#define FIRST_HOLDER_PAUSE	(20 * MILLISECOND)
-#define HOLDER_PAUSE_SHARE	20
-
-/*
- * How long a holder waits for an answer, as a share of the ttl: short enough for
- * several attempts.  If so many have failed it waits as long as it can, because the
- * server may just be slow.
- */
-#define HOLDER_TIMEOUT_SHARE	12
-#define SHORT_ATTEMPTS	3
-#define LONGEST_HOLDER_TIMEOUT	(60 * SECOND)
 
 /* The margin, as a share of what is left, within bounds */
 #define MARGIN_SHARE	20
@@ -97,41 +72,6 @@
 #define GRACE_SHARE		5
 #define GRACE_SHARE_MAX 3
 
-/* A failure that goes on is logged so often; all are that are among the first. */
-#define REPEAT_MESSAGE	(60 * SECOND)
-#define ALL_FAILURES	10
-
-#define REPLY_COLUMNS \
-	"outcome, epoch, holder, handover, successor," \
-	" pg_catalog.date_part('epoch', remaining) AS remaining"
-
-static const char *const query_look =
-"SELECT epoch FROM lease.status"
-" WHERE name OPERATOR(pg_catalog.=) $1 AND state OPERATOR(pg_catalog.=) 'held'"
-" AND pg_catalog.jsonb_extract_path_text(metadata, 'incarnation')"
-" OPERATOR(pg_catalog.=) $2";
-static const char *const query_release =
-"SELECT lease.release($1, $2, successor => $3, reserve => $4) AS released";
-static const char *const query_acquire =
-"SELECT " REPLY_COLUMNS " FROM lease.acquire($1, $2, ttl => $3, metadata => $4)";
-static const char *const query_await =
-"CALL lease.await($1, $2, ttl => $3, metadata => $4, timeout => $5, waited => $6,"
-" priority => $7)";
-static const char *const query_renew =
-"SELECT " REPLY_COLUMNS " FROM lease.renew($1, $2)";
-
-/*
- * fraction returns a random number from 0.5 to 1.
- */
-static double
-fraction(void)
-{
-	uint16		number = 0;
-
-	(void) !getentropy(&number, sizeof(number));
-	return 0.5 + number / 131072.0;
-}
-
 /*
  * has_grant tells whether the campaign has an epoch that the server has told it.
  */
@@ -139,23 +79,6 @@ static bool
 has_grant(const Campaign *campaign)
 {
 	return campaign->epoch > 0;
-}
-
-/*
- * pause_length returns how long to pause after a failure.
- */
-static int64
-pause_length(const Campaign *campaign)
-{
-	bool		is_holder = has_grant(campaign) && campaign->ttl > 0;
-	int64		pause = is_holder ? FIRST_HOLDER_PAUSE : FIRST_PAUSE;
-	int64		longest = LONGEST_PAUSE;
-
-	if (is_holder)
-		longest = Min(longest, campaign->ttl / HOLDER_PAUSE_SHARE);
-	for (int i = 1; i < campaign->failures && pause < longest; i++)
-		pause *= 2;
-	return (int64) (Min(pause, longest) * fraction());
 }
 
 /*
@@ -187,6 +110,17 @@ campaign_prepare(Campaign *campaign, const CampaignSettings *settings,
 }
 
 /*
+ * forget_grant notes that there is no grant.  The times of the last one stay: the
+ * command may have to be ended by them.
+ */
+static void
+forget_grant(Campaign *campaign)
+{
+	campaign->epoch = 0;
+	campaign->ttl = 0;
+}
+
+/*
  * campaign_begin begins a candidacy.
  */
 void
@@ -207,9 +141,16 @@ campaign_begin(Campaign *campaign)
 		campaign->wait_until = now + campaign->settings.wait;
 	campaign->began_at = now;
 	campaign->slice = 0;
+	campaign->tried = false;
 	campaign->reserved = false;
-	campaign->epoch = 0;
+	forget_grant(campaign);
+	campaign->margin = 0;
+	campaign->deadline = 0;
+	campaign->lead = 0;
+	campaign->grace = 0;
+	campaign->renew_at = 0;
 	campaign->handover = false;
+	campaign->successor[0] = '\0';
 	campaign->release_sent = false;
 	campaign->not_held = false;
 	campaign->exit_code = 0;
@@ -254,10 +195,10 @@ campaign_end(Campaign *campaign)
 }
 
 /*
- * stop_at returns the instant at which the command has to be asked to end.
+ * campaign_stop_at returns the instant at which the command has to be asked to end.
  */
-static int64
-stop_at(const Campaign *campaign)
+int64
+campaign_stop_at(const Campaign *campaign)
 {
 	return campaign->deadline - campaign->lead - campaign->grace;
 }
@@ -268,25 +209,25 @@ stop_at(const Campaign *campaign)
 bool
 campaign_has_time(const Campaign *campaign)
 {
-	return monotonic_now() < stop_at(campaign);
+	return monotonic_now() < campaign_stop_at(campaign);
 }
 
 /*
- * campaign_confirm makes a holder that has not done anything yet a candidate again,
- * whose grant has to be confirmed.
+ * campaign_confirm makes a holder that has not done anything yet confirm its grant
+ * once more.
  */
 void
 campaign_confirm(Campaign *campaign)
 {
-	campaign->state = CAMPAIGN_CANDIDATE;
+	campaign->state = CAMPAIGN_UNCONFIRMED;
 	campaign->renew_at = 0;
 }
 
 /*
- * give_up ends a candidacy that cannot succeed.
+ * campaign_give_up ends a candidacy that cannot succeed.
  */
-static void
-give_up(Campaign *campaign, int exit_code, const char *event, const char *why)
+void
+campaign_give_up(Campaign *campaign, int exit_code, const char *event, const char *why)
 {
 	log_line(LEVEL_ERROR, event, "%s", why);
 	campaign->exit_code = exit_code;
@@ -294,160 +235,16 @@ give_up(Campaign *campaign, int exit_code, const char *event, const char *why)
 }
 
 /*
- * lose notes that the lease is not ours any more.
+ * campaign_lose notes that the lease is not ours any more.
  */
-static void
-lose(Campaign *campaign, const char *why)
+void
+campaign_lose(Campaign *campaign, const char *why)
 {
 	log_line(LEVEL_ERROR, "lost", "the lease is lost: %s", why);
 	campaign->state = CAMPAIGN_LOST;
-	campaign->epoch = 0;
+	forget_grant(campaign);
 	campaign->request = REQUEST_NONE;
 	connection_close(&campaign->connection);
-}
-
-/*
- * is_news tells whether a message has to be logged: if it is not the same as the last
- * one, or if that was long ago.
- */
-static bool
-is_news(Campaign *campaign, const char *message)
-{
-	int64		now = monotonic_now();
-
-	if (strcmp(campaign->message, message) == 0 && now < campaign->message_until)
-		return false;
-	strlcpy(campaign->message, message, sizeof(campaign->message));
-	campaign->message_until = now + REPEAT_MESSAGE;
-	return true;
-}
-
-/*
- * log_failure logs a failure.  To a holder the first ones are of interest, also if
- * they are all alike.
- */
-static void
-log_failure(Campaign *campaign, const char *message)
-{
-	bool		is_holder = campaign->state == CAMPAIGN_HOLDER;
-	double		left = (campaign->deadline - monotonic_now()) / (double) SECOND;
-
-	if (!is_news(campaign, message) &&
-		!(is_holder && campaign->failures < ALL_FAILURES))
-		return;
-	if (!is_holder)
-		log_line(LEVEL_WARNING, "connection_failed", "will be tried again: %s", message);
-	else if (campaign->request == REQUEST_RENEW || campaign->failures > 0)
-		log_line(LEVEL_WARNING, "renewal_failed",
-				 "renewal failed, will be repeated: %s (the lease is certain for another %.1f s)",
-				 message, Max(left, 0));
-	else
-		log_line(LEVEL_WARNING, "connection_failed",
-				 "connecting again: %s (the lease is certain for another %.1f s)",
-				 message, Max(left, 0));
-}
-
-/*
- * is_hopeless tells whether the server has said something that will not change by
- * trying again.  Who has been through a candidacy before knows that it may: --keep means
- * for ever.  Once there was a connection, a refused one may be a mishap of the
- * moment.
- */
-static bool
-is_hopeless(const Campaign *campaign, const char *sqlstate)
-{
-	static const char *const of_requests[] = {
-		"LS005", "LS007", "0A", "22", "3F", "42"
-	};
-	static const char *const of_connections[] = {"08P01", "28", "3D"};
-
-	for (size_t i = 0; i < lengthof(of_requests); i++)
-	{
-		if (strncmp(sqlstate, of_requests[i], strlen(of_requests[i])) == 0)
-			return campaign->state == CAMPAIGN_LEAVING || campaign->generation == 1;
-	}
-	for (size_t i = 0; i < lengthof(of_connections); i++)
-	{
-		if (strncmp(sqlstate, of_connections[i], strlen(of_connections[i])) == 0)
-			return !campaign->connection.ever_opened;
-	}
-	return false;
-}
-
-/*
- * is_refused tells whether a server does not let us in, and never will.
- */
-static bool
-is_refused(const Campaign *campaign)
-{
-	const Connection *connection = &campaign->connection;
-
-	return is_hopeless(campaign, connection->sqlstate) ||
-		(connection->needs_password && !connection->ever_opened);
-}
-
-/*
- * ask_for_password asks for the password that the server wants, if there is somebody
- * to ask, and tells whether it has.
- */
-static bool
-ask_for_password(Connection *connection)
-{
-	if (!connection->needs_password || connection->ever_opened ||
-		connection->options->password != NULL ||
-		connection->options->prompt_password < 0 || !isatty(STDIN_FILENO))
-		return false;
-	options_prompt_password(connection->options);
-	return true;
-}
-
-/*
- * note_failure notes that an attempt has failed, and when there is to be the next
- * one.  Other servers are tried at once.
- */
-static void
-note_failure(Campaign *campaign, const char *message)
-{
-	Connection *connection = &campaign->connection;
-	bool		others_left = connection->state == CONNECTION_CLOSED &&
-		!connection->all_failed && connection->targets.failed > 0;
-
-	if (campaign->request == REQUEST_ACQUIRE || campaign->request == REQUEST_AWAIT)
-	{
-		campaign->in_doubt = true;
-		campaign->looked = false;
-		campaign->slice = 0;
-	}
-	log_failure(campaign, message);
-	campaign->request = REQUEST_NONE;
-	campaign->failures++;
-	campaign->retry_at = others_left ? 0 : monotonic_now() + pause_length(campaign);
-}
-
-/*
- * note_closed notes that the connection has failed.
- */
-static void
-note_closed(Campaign *campaign)
-{
-	Connection *connection = &campaign->connection;
-	bool		is_candidate = campaign->state == CAMPAIGN_CANDIDATE &&
-		!has_grant(campaign);
-
-	if (is_candidate && ask_for_password(connection))
-		return;
-	if (is_candidate && is_refused(campaign))
-	{
-		campaign->request = REQUEST_NONE;
-		give_up(campaign, EXIT_CONNECTION, "not_connected", connection->message);
-		return;
-	}
-	campaign->release_sent |= campaign->request == REQUEST_RELEASE;
-	note_failure(campaign, connection->message);
-	if (is_candidate && !campaign->settings.in_line &&
-		connection->all_failed && !campaign->in_doubt)
-		give_up(campaign, EXIT_CONNECTION, "not_connected",
-				"no server could be reached");
 }
 
 /*
@@ -461,52 +258,6 @@ note_opened(Campaign *campaign)
 	campaign->looked = false;
 	log_line(campaign->failures > 0 ? LEVEL_INFO : LEVEL_DEBUG, "connected",
 			 "connected to %s, port %s", PQhost(conn), PQport(conn));
-}
-
-/*
- * note_error notes that the server has answered with an error.  A standby, or a server
- * on which nothing can be written, is no better than one that is not there.
- */
-static void
-note_error(Campaign *campaign)
-{
-	Connection *connection = &campaign->connection;
-	const char *sqlstate = PQresultErrorField(connection->result, PG_DIAG_SQLSTATE);
-	const char *primary = PQresultErrorField(connection->result, PG_DIAG_MESSAGE_PRIMARY);
-	const char *detail = PQresultErrorField(connection->result, PG_DIAG_MESSAGE_DETAIL);
-	const char *hint = PQresultErrorField(connection->result, PG_DIAG_MESSAGE_HINT);
-	char		message[1024];
-
-	if (sqlstate == NULL)
-		sqlstate = "";
-	snprintf(message, sizeof(message), "%s%s%s%s%s%s%s", sqlstate,
-			 sqlstate[0] != '\0' ? ": " : "",
-			 primary != NULL ? primary : PQresultErrorMessage(connection->result),
-			 detail != NULL ? " DETAIL: " : "", detail != NULL ? detail : "",
-			 hint != NULL ? " HINT: " : "", hint != NULL ? hint : "");
-	if (strcmp(sqlstate, "25006") == 0)
-		connection_reject(connection, message);
-	else if (strncmp(sqlstate, "57P", 3) == 0)
-		connection_close(connection);	/* the server does, too */
-
-	if (campaign->state == CAMPAIGN_CANDIDATE && is_hopeless(campaign, sqlstate))
-	{
-		campaign->request = REQUEST_NONE;
-		give_up(campaign, EXIT_SERVER_ERROR, "refused", message);
-	}
-	else if (campaign->state == CAMPAIGN_HOLDER && strcmp(sqlstate, "LS005") == 0)
-	{
-		campaign->request = REQUEST_NONE;
-		lose(campaign, message);
-	}
-	else if (campaign->state == CAMPAIGN_LEAVING && is_hopeless(campaign, sqlstate))
-	{
-		campaign->request = REQUEST_NONE;
-		campaign->leave_until = 0;
-		log_failure(campaign, message);
-	}
-	else
-		note_failure(campaign, message);
 }
 
 /*
@@ -552,31 +303,32 @@ set_deadline(Campaign *campaign)
 
 /*
  * take_confirmation notes that the grant is certain, from now on until the deadline.
- * A candidate to whom the answer came too late to do anything renews once more.
+ * If the answer came too late to do anything, the grant is renewed once more.
  */
 static void
 take_confirmation(Campaign *campaign)
 {
 	int64		now = monotonic_now();
-	bool		was_candidate = campaign->state == CAMPAIGN_CANDIDATE;
 
 	set_deadline(campaign);
 	campaign->handover = strcmp(value_or(campaign, "handover", "f"), "t") == 0;
 	strlcpy(campaign->successor, value_or(campaign, "successor", ""),
 			sizeof(campaign->successor));
-	if (was_candidate)
+	if (campaign->state == CAMPAIGN_UNCONFIRMED)
 	{
-		if (now >= stop_at(campaign))
+		if (now >= campaign_stop_at(campaign))
 		{
 			campaign->renew_at = now;
 			return;
 		}
 		campaign->state = CAMPAIGN_HOLDER;
+		campaign->ever_held = true;
 		log_line(LEVEL_INFO, "acquired", "the lease is ours");
 	}
 	else if (campaign->failures > 0)
 		log_line(LEVEL_INFO, "renewal_recovered",
-				 "renewed again, after %d failures", campaign->failures);
+				 "renewed again, after %d failure%s", campaign->failures,
+				 campaign->failures == 1 ? "" : "s");
 	else
 		log_line(LEVEL_DEBUG, "renewed", "renewed");
 	campaign->failures = 0;
@@ -592,11 +344,13 @@ take_grant(Campaign *campaign, bool is_certain)
 	char		why[600];
 
 	campaign->failures = 0;
+	campaign->tried = true;
 	campaign->reserved = false;
 	campaign->looked = false;
 	if (strcmp(outcome, "granted") == 0 && answered_epoch(campaign) > 0)
 	{
 		campaign->in_doubt = false;
+		campaign->state = CAMPAIGN_UNCONFIRMED;
 		campaign->epoch = answered_epoch(campaign);
 		campaign->renew_at = 0;
 		log_grant(campaign->epoch, campaign->generation);
@@ -609,8 +363,8 @@ take_grant(Campaign *campaign, bool is_certain)
 			 connection_value(&campaign->connection, "holder") ? ", latest holder " : "",
 			 value_or(campaign, "holder", ""));
 	if (!campaign->settings.in_line || monotonic_now() >= campaign->wait_until)
-		give_up(campaign, EXIT_NOT_ACQUIRED, "not_acquired", why);
-	else if (is_news(campaign, why))
+		campaign_give_up(campaign, EXIT_NOT_ACQUIRED, "not_acquired", why);
+	else if (failure_is_news(campaign, why))
 		log_line(LEVEL_DEBUG, "waiting", "%s", why);
 }
 
@@ -622,7 +376,7 @@ note_not_held(Campaign *campaign, const char *why)
 {
 	log_line(LEVEL_ERROR, "lost", "the lease was lost before it could be released: %s", why);
 	campaign->not_held = true;
-	campaign->epoch = 0;
+	forget_grant(campaign);
 }
 
 /*
@@ -642,21 +396,22 @@ take_renewal(Campaign *campaign)
 	}
 	if (strcmp(outcome, "busy") == 0)
 	{
-		note_failure(campaign, "busy: another transaction is deciding about the lease");
+		failure_note(campaign, "busy: another transaction is deciding about the lease");
 		return;
 	}
 	snprintf(why, sizeof(why), "it has been %s (latest holder: %s)", outcome,
 			 value_or(campaign, "holder", "nobody"));
 	if (campaign->state == CAMPAIGN_HOLDER)
-		lose(campaign, why);
+		campaign_lose(campaign, why);
 	else if (campaign->state == CAMPAIGN_LEAVING)
 		note_not_held(campaign, why);
 	else
 	{
-		/* A candidate has not done anything under it. */
+		/* Nothing has been done under it. */
 		log_line(LEVEL_WARNING, "not_confirmed",
 				 "the grant was over before it could be used: %s", why);
-		campaign->epoch = 0;
+		campaign->state = CAMPAIGN_CANDIDATE;
+		forget_grant(campaign);
 		log_grant(0, ++campaign->generation);
 	}
 }
@@ -673,20 +428,32 @@ take_release(Campaign *campaign)
 		log_line(LEVEL_INFO, "released", "released");
 	else
 		note_not_held(campaign, "there was nothing to release");
-	campaign->epoch = 0;
+	forget_grant(campaign);
+}
+
+/*
+ * is_from_standby tells whether an answer is that of a standby to a look, which is worth
+ * nothing: it may not have received the grant yet.
+ */
+static bool
+is_from_standby(const Campaign *campaign)
+{
+	return campaign->request == REQUEST_LOOK &&
+		strcmp(value_or(campaign, "is_standby", "f"), "t") == 0;
 }
 
 /*
  * take_give_back notes that there is no grant of ours any more of which we were not
- * told; false if it had ended by itself.
+ * told: it was given back, for ourselves if we go on, or had ended by itself.
  */
 static void
 take_give_back(Campaign *campaign)
 {
 	campaign->reserved = strcmp(value_or(campaign, "released", "f"), "t") == 0;
 	log_line(LEVEL_WARNING, "recovered",
-			 "epoch " INT64_FORMAT " was granted to us, but the answer was lost: given back unused",
-			 campaign->stray_epoch);
+			 "epoch " INT64_FORMAT " was granted to us, but the answer was lost: %s",
+			 campaign->stray_epoch,
+			 campaign->reserved ? "given back unused" : "it has ended unused");
 	campaign->stray_epoch = 0;
 }
 
@@ -700,11 +467,17 @@ take_answer(Campaign *campaign)
 
 	if (PQresultStatus(campaign->connection.result) != PGRES_TUPLES_OK)
 	{
-		note_error(campaign);
+		failure_note_error(campaign);
+		return;
+	}
+	if (is_from_standby(campaign))
+	{
+		connection_reject(&campaign->connection, "the server is a standby");
+		failure_note(campaign, campaign->connection.message);
 		return;
 	}
 	campaign->request = REQUEST_NONE;
-	campaign->connection.targets.failed = 0;
+	targets_work(&campaign->connection.targets);
 	switch (request)
 	{
 		case REQUEST_LOOK:
@@ -737,15 +510,14 @@ take_answer(Campaign *campaign)
 static Request
 next_request(const Campaign *campaign)
 {
-	bool		renew = has_grant(campaign) && monotonic_now() >= campaign->renew_at;
+	bool		renew = monotonic_now() >= campaign->renew_at;
 
 	switch (campaign->state)
 	{
+		case CAMPAIGN_UNCONFIRMED:
 		case CAMPAIGN_HOLDER:
 			return renew ? REQUEST_RENEW : REQUEST_NONE;
 		case CAMPAIGN_CANDIDATE:
-			if (has_grant(campaign))
-				return renew ? REQUEST_RENEW : REQUEST_NONE;
 			break;
 		case CAMPAIGN_LEAVING:
 			if (has_grant(campaign))
@@ -765,154 +537,34 @@ next_request(const Campaign *campaign)
 }
 
 /*
- * holder_timeout returns how long a holder waits for something.
- */
-static int64
-holder_timeout(const Campaign *campaign)
-{
-	int64		now = monotonic_now();
-	int64		timeout = campaign->ttl / HOLDER_TIMEOUT_SHARE;
-
-	if (campaign->failures >= SHORT_ATTEMPTS &&
-		campaign->connection.state != CONNECTION_CLOSED)
-		timeout = Max(timeout, (now < stop_at(campaign) ? stop_at(campaign) :
-								campaign->deadline) - now);
-	return Min(timeout, LONGEST_HOLDER_TIMEOUT);
-}
-
-/*
- * patience returns how long to wait for an answer, if nothing else says.
- */
-static int64
-patience(const Campaign *campaign)
-{
-	return Min(FIRST_PATIENCE << Min(campaign->failures, 8), LONGEST_PATIENCE);
-}
-
-/*
- * ask sends a request with its arguments, the first of which is the lease.
- */
-static void
-ask(Campaign *campaign, Request request, const char *query, int count,
-	const char *arguments[], int64 timeout)
-{
-	arguments[0] = campaign->settings.lease;
-	campaign->request = request;
-	campaign->sent = monotonic_now();
-	(void) connection_ask(&campaign->connection, query, count, arguments, timeout);
-}
-
-/*
- * ask_for_grant asks for the lease, in line or not.
- */
-static void
-ask_for_grant(Campaign *campaign, Request request)
-{
-	const CampaignSettings *settings = &campaign->settings;
-	int64		slice = Min(campaign->slice,
-							Max(campaign->wait_until - monotonic_now(), 0));
-	const char *arguments[7];
-	char		ttl[64];
-	char		timeout[64];
-	char		waited[64];
-	char		metadata[200];
-
-	snprintf(ttl, sizeof(ttl), INT64_FORMAT " us", settings->ttl);
-	snprintf(timeout, sizeof(timeout), INT64_FORMAT " ms", slice / MILLISECOND);
-	snprintf(waited, sizeof(waited), INT64_FORMAT " ms",
-			 (monotonic_now() - campaign->began_at) / MILLISECOND);
-	snprintf(metadata, sizeof(metadata),
-			 "{\"program\": \"pg_lease\", \"incarnation\": \"%s\","
-			 " \"generation\": " INT64_FORMAT ", \"pid\": %d}",
-			 campaign->incarnation, campaign->generation, (int) getpid());
-	arguments[1] = settings->holder;
-	arguments[2] = settings->ttl > 0 ? ttl : NULL;
-	arguments[3] = metadata;
-	arguments[4] = timeout;
-	arguments[5] = waited;
-	arguments[6] = settings->priority;
-	if (request == REQUEST_ACQUIRE)
-		ask(campaign, request, query_acquire, 4, arguments, patience(campaign));
-	else
-		ask(campaign, request, query_await, 7, arguments,
-			slice + patience(campaign));
-}
-
-/*
- * ask_about_epoch asks for something to be done with an epoch.
- */
-static void
-ask_about_epoch(Campaign *campaign, Request request, int64 number)
-{
-	bool		leaving = campaign->state == CAMPAIGN_LEAVING;
-	const char *arguments[4] = {NULL};
-	char		epoch[32];
-	char		reserve[64];
-
-	snprintf(epoch, sizeof(epoch), INT64_FORMAT, number);
-	snprintf(reserve, sizeof(reserve), INT64_FORMAT " ms",
-			 Max(campaign->ttl / MILLISECOND, 1));
-	arguments[1] = epoch;
-	if (request == REQUEST_GIVE_BACK && !leaving)
-	{
-		arguments[2] = campaign->settings.holder;
-		arguments[3] = RESERVE;
-	}
-	else if (request == REQUEST_RELEASE && campaign->handover &&
-			 campaign->successor[0] != '\0')
-	{
-		/* Not for the lease's ttl, which may be much longer than ours. */
-		arguments[2] = campaign->successor;
-		arguments[3] = reserve;
-	}
-	if (request != REQUEST_RENEW)
-		ask(campaign, request, query_release, 4, arguments, patience(campaign));
-	else
-		ask(campaign, request, query_renew, 2, arguments,
-			campaign->ttl > 0 ? holder_timeout(campaign) : patience(campaign));
-}
-
-/*
- * ask_server asks what is to be asked now.
- */
-static void
-ask_server(Campaign *campaign, Request request)
-{
-	const char *arguments[2];
-
-	switch (request)
-	{
-		case REQUEST_LOOK:
-			arguments[1] = campaign->incarnation;
-			ask(campaign, request, query_look, 2, arguments, patience(campaign));
-			break;
-		case REQUEST_GIVE_BACK:
-			ask_about_epoch(campaign, request, campaign->stray_epoch);
-			break;
-		case REQUEST_ACQUIRE:
-		case REQUEST_AWAIT:
-			ask_for_grant(campaign, request);
-			break;
-		case REQUEST_RENEW:
-		case REQUEST_RELEASE:
-			ask_about_epoch(campaign, request, campaign->epoch);
-			break;
-		case REQUEST_NONE:
-			break;
-	}
-}
-
-/*
  * finish ends the campaign.
  */
 static void
 finish(Campaign *campaign)
 {
-	campaign->epoch = 0;
+	forget_grant(campaign);
 	campaign->request = REQUEST_NONE;
 	connection_close(&campaign->connection);
 	campaign->state = CAMPAIGN_OVER;
 	log_grant(0, campaign->generation);
+}
+
+/*
+ * give_up_at returns the instant at which who has not got the lease gives up: however
+ * short the wait, one attempt is made.  A grant is given up only if it cannot be
+ * confirmed.
+ */
+static int64
+give_up_at(const Campaign *campaign)
+{
+	if (campaign->request != REQUEST_NONE)
+		return NEVER;
+	if (campaign->state == CAMPAIGN_CANDIDATE && !campaign->tried)
+		return Max(campaign->wait_until, campaign->began_at + ONE_ATTEMPT);
+	if (campaign->state == CAMPAIGN_CANDIDATE ||
+		(campaign->state == CAMPAIGN_UNCONFIRMED && campaign->failures > 0))
+		return campaign->wait_until;
+	return NEVER;
 }
 
 /*
@@ -924,16 +576,15 @@ check_time(Campaign *campaign)
 	int64		now = monotonic_now();
 
 	if (campaign->state == CAMPAIGN_HOLDER && now >= campaign->deadline)
-		lose(campaign, "no renewal was confirmed in time");
-	else if (campaign->state == CAMPAIGN_CANDIDATE &&
-			 now >= campaign->wait_until && campaign->request == REQUEST_NONE &&
-			 (!has_grant(campaign) || campaign->failures > 0))
+		campaign_lose(campaign, "no renewal was confirmed in time");
+	else if (now >= give_up_at(campaign))
 	{
 		if (campaign->connection.ever_opened)
-			give_up(campaign, EXIT_NOT_ACQUIRED, "not_acquired", "not acquired in time");
+			campaign_give_up(campaign, EXIT_NOT_ACQUIRED, "not_acquired",
+							 "not acquired in time");
 		else
-			give_up(campaign, EXIT_CONNECTION, "not_connected",
-					"no server could be reached in time");
+			campaign_give_up(campaign, EXIT_CONNECTION, "not_connected",
+							 "no server could be reached in time");
 	}
 	else if (campaign->state == CAMPAIGN_LEAVING && now >= campaign->leave_until)
 	{
@@ -942,31 +593,6 @@ check_time(Campaign *campaign)
 					 "the lease could not be given back; it will expire");
 		finish(campaign);
 	}
-}
-
-/*
- * connect_to_server begins to connect.
- */
-static void
-connect_to_server(Campaign *campaign)
-{
-	int64		timeout = CONNECT_TIMEOUT;
-
-	if (campaign->state == CAMPAIGN_HOLDER)
-	{
-		/*
-		 * To go on with another server is better than to wait; if there is
-		 * none, to wait is better than to begin anew, which takes as long.
-		 */
-		if (campaign->connection.targets.found_count > 1)
-			timeout = Min(timeout, holder_timeout(campaign));
-		else
-			timeout = Min(timeout, Max(holder_timeout(campaign),
-									   (stop_at(campaign) - monotonic_now()) / 2));
-	}
-	else if (has_grant(campaign) && campaign->ttl > 0)
-		timeout = Min(timeout, Max(holder_timeout(campaign), FIRST_PATIENCE));
-	connection_open(&campaign->connection, timeout);
 }
 
 /*
@@ -979,16 +605,16 @@ go_on(Campaign *campaign)
 	ConnectionState connection = campaign->connection.state;
 	Request		request = next_request(campaign);
 
-	if (campaign->request != REQUEST_NONE || connection == CONNECTION_OPENING)
+	if (campaign->request != REQUEST_NONE)
 		return;
 	if (campaign->state == CAMPAIGN_LEAVING && request == REQUEST_NONE)
 		finish(campaign);
-	else if (monotonic_now() < campaign->retry_at)
+	else if (connection == CONNECTION_OPENING || monotonic_now() < campaign->retry_at)
 		return;
 	else if (connection == CONNECTION_IDLE)
-		ask_server(campaign, request);
+		request_send(campaign, request);
 	else if (request != REQUEST_NONE || campaign->state == CAMPAIGN_HOLDER)
-		connect_to_server(campaign);
+		connection_open(&campaign->connection, request_connect_timeout(campaign));
 }
 
 /*
@@ -1003,7 +629,7 @@ campaign_step(Campaign *campaign)
 			note_opened(campaign);
 			break;
 		case NEWS_FAILED:
-			note_closed(campaign);
+			failure_note_closed(campaign);
 			break;
 		case NEWS_ANSWERED:
 			take_answer(campaign);
@@ -1044,9 +670,8 @@ campaign_wakeup(const Campaign *campaign)
 	switch (campaign->state)
 	{
 		case CAMPAIGN_CANDIDATE:
-			if (campaign->request == REQUEST_NONE)
-				instant = Min(instant, campaign->wait_until);
-			return instant;
+		case CAMPAIGN_UNCONFIRMED:
+			return Min(instant, give_up_at(campaign));
 		case CAMPAIGN_HOLDER:
 			return Min(instant, campaign->deadline);
 		case CAMPAIGN_LEAVING:

@@ -15,6 +15,7 @@
 typedef enum CampaignState
 {
 	CAMPAIGN_CANDIDATE,			/* it wants the lease */
+	CAMPAIGN_UNCONFIRMED,		/* it was granted it, and has to make sure */
 	CAMPAIGN_HOLDER,			/* it has the lease, until deadline */
 	CAMPAIGN_LOST,				/* it has had it */
 	CAMPAIGN_LEAVING,			/* it gives back what it has, or may have */
@@ -54,6 +55,7 @@ typedef struct Campaign
 
 	CampaignState state;
 	int64		generation;		/* counts candidacies */
+	bool		ever_held;		/* the lease, in any of them */
 	Request		request;		/* what is under way */
 	int64		sent;			/* when it was sent */
 	int64		retry_at;		/* not to do anything before */
@@ -64,6 +66,7 @@ typedef struct Campaign
 	int64		wait_until;
 	int64		slice;			/* how long to wait in line before asking anew:
 								 * at first not at all, to be answered at once */
+	bool		tried;			/* an attempt has come to its end */
 	bool		in_doubt;		/* an acquire of ours had no answer */
 	bool		looked;			/* what came of it has been looked up */
 	int64		stray_epoch;	/* what it was, if it was granted */
@@ -71,10 +74,9 @@ typedef struct Campaign
 	char		message[1024];	/* the latest failure that was logged */
 	int64		message_until;	/* for how long it need not be logged again */
 
-	/* Of a holder */
-	int64		epoch;			/* 0: none.  A candidate that has one has not
-								 * had it confirmed yet */
-	int64		ttl;			/* as the server has told it */
+	/* Of a grant */
+	int64		epoch;			/* 0: none */
+	int64		ttl;			/* as the server has told it; 0: not yet */
 	int64		margin;			/* between deadline and the end of the grant */
 	int64		deadline;
 	int64		lead;			/* how long before it the command is killed */
@@ -100,5 +102,11 @@ extern void campaign_confirm(Campaign *campaign);
 extern void campaign_leave(Campaign *campaign);
 extern void campaign_end(Campaign *campaign);
 extern int64 campaign_wakeup(const Campaign *campaign);
+
+/* For request.c and failure.c */
+extern int64 campaign_stop_at(const Campaign *campaign);
+extern void campaign_give_up(Campaign *campaign, int exit_code,
+							 const char *event, const char *why);
+extern void campaign_lose(Campaign *campaign, const char *why);
 
 #endif							/* CAMPAIGN_H */

@@ -39,8 +39,11 @@
 #define KEEPALIVE_INTERVAL	2
 #define KEEPALIVE_COUNT		3
 
-/* What libpq's options are asked with, so that it does not connect */
-#define NO_SUCH_ATTRIBUTE	"no-connection-wanted"
+/* What libpq is asked with about its options, so that it does not connect */
+#define REFUSED_VALUE	"no-connection-wanted"
+
+/* Entries by which options are overruled, at most */
+#define MORE_MAX	3
 
 /*
  * option_value returns a copy of the value of one of libpq's options, or NULL.
@@ -58,6 +61,20 @@ option_value(const PQconninfoOption *options, const char *keyword)
 }
 
 /*
+ * unless_given returns a setting of ours, or 0 if the options have one.
+ */
+static int
+unless_given(const PQconninfoOption *options, const char *keyword, int setting)
+{
+	char	   *given = option_value(options, keyword);
+
+	if (given == NULL)
+		return setting;
+	free(given);
+	return 0;
+}
+
+/*
  * read_options takes from libpq's options what we have to know.
  */
 static void
@@ -67,18 +84,21 @@ read_options(Connection *connection, const PQconninfoOption *options)
 	char	   *addresses = option_value(options, "hostaddr");
 	char	   *ports = option_value(options, "port");
 	char	   *timeout = option_value(options, "connect_timeout");
-	char	   *idle = option_value(options, "keepalives_idle");
 
 	targets_read(&connection->targets, hosts, addresses, ports);
 	connection->connect_timeout = NEVER;
 	if (timeout != NULL && atoi(timeout) > 0)
 		connection->connect_timeout = atoi(timeout) * SECOND;
-	connection->own_keepalives = idle == NULL;
+	connection->keepalive_idle = unless_given(options, "keepalives_idle",
+											  KEEPALIVE_IDLE);
+	connection->keepalive_interval = unless_given(options, "keepalives_interval",
+												  KEEPALIVE_INTERVAL);
+	connection->keepalive_count = unless_given(options, "keepalives_count",
+											   KEEPALIVE_COUNT);
 	free(hosts);
 	free(addresses);
 	free(ports);
 	free(timeout);
-	free(idle);
 }
 
 /*
@@ -124,34 +144,58 @@ check_ports(const Targets *targets)
 }
 
 /*
+ * ask_about_options has libpq look at its options, with some that overrule them, of
+ * which it refuses one.  If it finds fault with another one before, that ends the
+ * program.
+ */
+static PGconn *
+ask_about_options(const Connection *connection, const char *more[][2], int more_count)
+{
+	const char *keywords[OPTIONS_KEYWORDS_MAX + MORE_MAX];
+	const char *values[OPTIONS_KEYWORDS_MAX + MORE_MAX];
+	PGconn	   *conn;
+
+	fill_keywords(connection, keywords, values, more, more_count);
+	conn = PQconnectStartParams(keywords, values, true);
+	if (conn == NULL)
+		system_failure("out of memory");
+	if (strstr(PQerrorMessage(conn), REFUSED_VALUE) == NULL)
+		options_usage_error("run", "%s", PQerrorMessage(conn));
+	return conn;
+}
+
+/*
  * connection_prepare finds out which servers the options name, and whether libpq has
  * anything against them, which ends the program.
  *
  * libpq tells what it has made of its options, with those from the environment and
- * from a service file, only of a connection.  So it is asked for one that it refuses,
- * for a reason that it looks at after all others, before it does anything about it.
+ * from a service file, only of a connection.  So it is asked for two that it refuses
+ * before it does anything about them: one for an option that is none of those that we
+ * have to know, and one for an address that is none, at which it looks when it has
+ * checked all options.
  */
 void
 connection_prepare(Connection *connection, ConnectOptions *options)
 {
-	const char *keywords[OPTIONS_KEYWORDS_MAX + 1];
-	const char *values[OPTIONS_KEYWORDS_MAX + 1];
-	const char *refused[][2] = {{"target_session_attrs", NO_SUCH_ATTRIBUTE}};
+	const char *refused_option[][2] = {{"target_session_attrs", REFUSED_VALUE}};
+	const char *refused_address[][2] = {
+		{"host", "localhost"},
+		{"hostaddr", REFUSED_VALUE},
+		{"port", DEF_PGPORT_STR}
+	};
 	PGconn	   *conn;
 	PQconninfoOption *all;
 
 	connection->options = options;
-	fill_keywords(connection, keywords, values, refused, lengthof(refused));
-	conn = PQconnectStartParams(keywords, values, true);
-	all = conn != NULL ? PQconninfo(conn) : NULL;
+	conn = ask_about_options(connection, refused_option, lengthof(refused_option));
+	all = PQconninfo(conn);
 	if (all == NULL)
 		system_failure("out of memory");
-	if (strstr(PQerrorMessage(conn), NO_SUCH_ATTRIBUTE) == NULL)
-		options_usage_error("run", "%s", PQerrorMessage(conn));
 	read_options(connection, all);
 	check_ports(&connection->targets);
 	PQconninfoFree(all);
 	PQfinish(conn);
+	PQfinish(ask_about_options(connection, refused_address, lengthof(refused_address)));
 }
 
 /*
@@ -163,6 +207,7 @@ connection_close(Connection *connection)
 	if (connection->conn != NULL)
 		PQfinish(connection->conn);
 	connection->conn = NULL;
+	connection->unsent = false;
 	connection->state = CONNECTION_CLOSED;
 	connection->until = NEVER;
 	connection->all_failed = false;
@@ -260,14 +305,23 @@ connection_open(Connection *connection, int64 timeout)
 		{"hostaddr", target->address},
 		{"port", target->port}
 	};
-	const char *keywords[OPTIONS_KEYWORDS_MAX + lengthof(more)];
-	const char *values[OPTIONS_KEYWORDS_MAX + lengthof(more)];
+	const char *keywords[OPTIONS_KEYWORDS_MAX + MORE_MAX];
+	const char *values[OPTIONS_KEYWORDS_MAX + MORE_MAX];
+	char	   *twice = NULL;
 
+	/* An empty address overrules a list only as a list, which has two items. */
+	if (target->address == NULL && connection->targets.with_addresses)
+	{
+		twice = psprintf("%s,%s", target->host, target->host);
+		more[0][1] = twice;
+		more[1][1] = ",";
+	}
 	fill_keywords(connection, keywords, values, more, lengthof(more));
 	connection->until = monotonic_now() + Min(timeout, connection->connect_timeout);
 	connection->state = CONNECTION_OPENING;
 	connection->polling = PGRES_POLLING_WRITING;
 	connection->conn = PQconnectStartParams(keywords, values, true);
+	free(twice);
 	if (connection->conn == NULL)
 		return;
 	PQsetErrorVerbosity(connection->conn, PQERRORS_VERBOSE);
@@ -276,27 +330,37 @@ connection_open(Connection *connection, int64 timeout)
 		connection->polling = PGRES_POLLING_FAILED;
 }
 
+#ifdef TCP_KEEPIDLE
+/*
+ * set_number sets an option of TCP, unless it is 0.
+ */
+static void
+set_number(int socket, int option, int number)
+{
+	if (number > 0)
+		setsockopt(socket, IPPROTO_TCP, option, &number, sizeof(number));
+}
+#endif
+
 /*
  * keep_alive lets the kernel look whether the peer is still there.
  */
 static void
-keep_alive(int socket)
+keep_alive(const Connection *connection)
 {
 #ifdef TCP_KEEPIDLE
 	struct sockaddr_storage address;
 	socklen_t	length = sizeof(address);
-	int			idle = KEEPALIVE_IDLE;
-	int			interval = KEEPALIVE_INTERVAL;
-	int			count = KEEPALIVE_COUNT;
+	int			socket = PQsocket(connection->conn);
 
 	if (getsockname(socket, (struct sockaddr *) &address, &length) != 0 ||
 		address.ss_family == AF_UNIX)
 		return;
-	setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-	setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	set_number(socket, TCP_KEEPIDLE, connection->keepalive_idle);
+	set_number(socket, TCP_KEEPINTVL, connection->keepalive_interval);
+	set_number(socket, TCP_KEEPCNT, connection->keepalive_count);
 #else
-	(void) socket;
+	(void) connection;
 #endif
 }
 
@@ -308,8 +372,7 @@ note_opened(Connection *connection)
 {
 	PQsetnonblocking(connection->conn, 1);
 	PQsetErrorVerbosity(connection->conn, PQERRORS_DEFAULT);
-	if (connection->own_keepalives)
-		keep_alive(PQsocket(connection->conn));
+	keep_alive(connection);
 	connection->state = CONNECTION_IDLE;
 	connection->until = NEVER;
 	connection->ever_opened = true;
@@ -350,9 +413,22 @@ go_on_opening(Connection *connection)
 }
 
 /*
- * connection_ask sends a request.  If that fails, the next step tells.
+ * flush sends what could not be sent before; false if that cannot be sent at all.
  */
-bool
+static bool
+flush(Connection *connection)
+{
+	int			left = PQflush(connection->conn);
+
+	connection->unsent = left > 0;
+	return left >= 0;
+}
+
+/*
+ * connection_ask sends a request.  If that fails, the next step tells, which is then
+ * wanted at once.
+ */
+void
 connection_ask(Connection *connection, const char *query, int count,
 			   const char *const values[], int64 timeout)
 {
@@ -360,8 +436,10 @@ connection_ask(Connection *connection, const char *query, int count,
 	connection->result = NULL;
 	connection->state = CONNECTION_ASKED;
 	connection->until = monotonic_now() + timeout;
-	return PQsendQueryParams(connection->conn, query, count, NULL, values,
-							 NULL, NULL, 0) == 1;
+	if (PQsendQueryParams(connection->conn, query, count, NULL, values,
+						  NULL, NULL, 0) != 1 ||
+		!flush(connection))
+		connection->until = 0;
 }
 
 /*
@@ -395,7 +473,7 @@ listen_to_server(Connection *connection)
 		return fail_as_libpq_says(connection);
 	if (connection->state == CONNECTION_ASKED)
 	{
-		if (PQflush(connection->conn) < 0)
+		if (!flush(connection))
 			return fail_as_libpq_says(connection);
 		if (take_results(connection))
 		{
@@ -443,7 +521,7 @@ connection_descriptor(const Connection *connection)
 	descriptor.fd = PQsocket(connection->conn);
 	if (connection->state == CONNECTION_OPENING)
 		descriptor.events = connection->polling == PGRES_POLLING_WRITING ? POLLOUT : POLLIN;
-	else if (connection->state == CONNECTION_ASKED && PQflush(connection->conn) > 0)
+	else if (connection->unsent)
 		descriptor.events |= POLLOUT;
 	return descriptor;
 }

@@ -38,11 +38,14 @@ typedef struct Connection
 	ConnectOptions *options;
 	Targets		targets;
 	int64		connect_timeout;	/* as the options have it, or NEVER */
-	bool		own_keepalives; /* the options say nothing about it */
+	int			keepalive_idle; /* each 0 if the options say something about it */
+	int			keepalive_interval;
+	int			keepalive_count;
 
 	ConnectionState state;
 	PGconn	   *conn;
 	PostgresPollingStatusType polling;
+	bool		unsent;			/* some of the request */
 	int64		until;			/* when to give up what is under way */
 	PGresult   *result;			/* of the latest request */
 
@@ -55,7 +58,7 @@ typedef struct Connection
 
 extern void connection_prepare(Connection *connection, ConnectOptions *options);
 extern void connection_open(Connection *connection, int64 timeout);
-extern bool connection_ask(Connection *connection, const char *query, int count,
+extern void connection_ask(Connection *connection, const char *query, int count,
 						   const char *const values[], int64 timeout);
 extern ConnectionNews connection_step(Connection *connection);
 extern void connection_close(Connection *connection);

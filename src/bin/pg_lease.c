@@ -46,6 +46,8 @@ static const Subcommand subcommands[] = {
 };
 
 const char *progname;
+char	   *title_area;
+size_t		title_size;
 
 /*
  * help prints what "pg_lease --help" is to say.
@@ -81,6 +83,21 @@ find_subcommand(const char *name)
 }
 
 /*
+ * save_title finds out where ps finds the arguments of the process, from the name of
+ * the program on, as far as they are one after the other.
+ */
+static void
+save_title(int argc, char *argv[])
+{
+	char	   *end = argv[0] + strlen(argv[0]);
+
+	for (int i = 1; i < argc && argv[i] == end + 1; i++)
+		end = argv[i] + strlen(argv[i]);
+	title_area = argv[0];
+	title_size = end - argv[0];
+}
+
+/*
  * main runs the subcommand that the command line names.
  */
 int
@@ -88,6 +105,7 @@ main(int argc, char *argv[])
 {
 	const Subcommand *subcommand;
 
+	save_title(argc, argv);
 	pg_logging_init(argv[0]);
 	progname = get_progname(argv[0]);
 

@@ -49,6 +49,10 @@ extern const char *progname;
 		exit(EXIT_SYSTEM); \
 	} while (0)
 
+/* The arguments of the process, where ps finds them */
+extern char *title_area;
+extern size_t title_size;
+
 /*
  * The subcommands.  argv[0] is for messages ("pg_lease status"); each reads its
  * own options.

@@ -3,9 +3,10 @@
  * run.c
  *	  "pg_lease run": run a command while holding a lease.
  *
- * One process, one loop, that never blocks: it waits for signals, for the server
- * (campaign.c), for the guardian of the command (command.c), and for the instant at
- * which something is to be done.
+ * One process, one loop: it waits for signals, for the server (campaign.c), for the
+ * guardian of the command (command.c), and for the instant at which something is to be
+ * done.  Nothing else is waited for, but for what connection.c says of libraries, and
+ * for the end of a guardian that has done its work or was killed.
  *
  * The times of a grant, from when the renewal was sent that was confirmed last:
  *
@@ -50,8 +51,9 @@
 /* A command that has run for so long does not fail at once. */
 #define LONG_RUN		(10 * SECOND)
 
-/* The longest pause between commands that fail at once, unless a longer one is asked
- * for */
+/* Pauses between commands that fail at once, unless other ones are asked for: the
+ * second is at least so long, and the longest */
+#define SECOND_REST		(100 * MILLISECOND)
 #define LONGEST_REST	(30 * SECOND)
 
 typedef enum Phase
@@ -307,7 +309,7 @@ rest_length(Run *run)
 	else
 		run->short_runs++;
 	for (int i = 1; i < run->short_runs && rest < LONGEST_REST; i++)
-		rest *= 2;
+		rest = Max(2 * rest, SECOND_REST);
 	return Max(Min(rest, LONGEST_REST), run->options.restart_delay);
 }
 
@@ -503,9 +505,9 @@ run_main(int argc, char *argv[])
 	run.launch.environment.lease = run.options.campaign.lease;
 	run.launch.environment.holder = run.options.campaign.holder;
 	run.launch.environment.token = run.options.token;
-	/* From the name of the program on: "pkill -f pg_lease" must not hit both. */
-	run.launch.title = argv[-1];
-	run.launch.title_size = argv[argc - 1] + strlen(argv[argc - 1]) - argv[-1];
+	/* "pkill -f pg_lease" must not hit the guardian as well. */
+	run.launch.title = title_area;
+	run.launch.title_size = title_size;
 	log_configure(run.options.json, run.options.verbose);
 	log_subject(run.options.campaign.lease, run.options.campaign.holder);
 

@@ -77,7 +77,8 @@ help(void)
 	printf("      --once               end after the command, or when the lease is lost (default)\n");
 	printf("      --keep               then wait for the lease again\n");
 	printf("      --restart-delay=TIME with --keep: pause after a command has ended by itself,\n"
-		   "                           longer if it goes on ending soon (default: 1s)\n");
+		   "                           longer if it goes on ending soon, or after a handover\n"
+		   "                           (default: 1s)\n");
 	printf("      --grace-stop=TIME    how long the command may take to end before it is killed\n"
 		   "                           (default: a fifth of the ttl; at most a third)\n");
 	printf("      --no-token           do not put the token into PGOPTIONS\n");
@@ -142,19 +143,21 @@ read_log_format(const char *text)
 }
 
 /*
- * read_wait takes an option about waiting, of which there can be one.
+ * read_wait takes an option about waiting, of which there can be one.  To wait for no
+ * time is not to wait.
  */
 static void
 read_wait(CampaignSettings *settings, const char *wait)
 {
 	if (!settings->in_line || settings->wait != NEVER)
 		options_usage_error("run", "give one of --wait and --no-wait, and once");
-	settings->in_line = wait != NULL;
 	settings->wait = wait != NULL ? options_duration("run", wait, "--wait") : 0;
+	settings->in_line = settings->wait > 0;
 }
 
 /*
- * read_option takes one option.
+ * read_option takes one option.  What the guardian may need is copied: it overwrites the
+ * arguments of its process.
  */
 static void
 read_option(RunOptions *options, int c)

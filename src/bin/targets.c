@@ -7,7 +7,8 @@
  * addresses.  libpq tries one after another by itself, but with the functions that
  * do not block it stays with one that does not answer: when to give that up is up to
  * the caller, who cannot make it go on with the next.  So pg_lease gives libpq one
- * address at a time.
+ * address at a time.  To be given an empty one is to libpq to be given none, so that it
+ * would go back to the list: its defaults are put in for empty items.
  *
  * A lookup of names can take long, and nothing can be done meanwhile.  So what was
  * found is kept until all of it has failed.
@@ -25,6 +26,10 @@
 #include <sys/socket.h>
 
 #include "targets.h"
+
+/* Where libpq connects to if no host is given */
+#define DEFAULT_HOST \
+	(DEFAULT_PGSOCKET_DIR[0] != '\0' ? DEFAULT_PGSOCKET_DIR : "localhost")
 
 /*
  * count_items returns how many items a list has, as libpq counts them.
@@ -61,6 +66,22 @@ item(const char *list, int n)
 }
 
 /*
+ * read_target reads one server.  Where there is an address, the host is only its name.
+ */
+static void
+read_target(Target *target, const char *hosts, const char *addresses,
+			const char *ports, int n)
+{
+	target->host = hosts != NULL ? item(hosts, n) : NULL;
+	target->address = addresses != NULL ? item(addresses, n) : NULL;
+	target->port = item(ports, n);
+	if (target->host == NULL && hosts != NULL)
+		target->host = pg_strdup(target->address != NULL ? target->address : DEFAULT_HOST);
+	if (target->port == NULL && count_items(ports) > 1)
+		target->port = pg_strdup(DEF_PGPORT_STR);
+}
+
+/*
  * targets_read takes the lists that libpq has made of its options.  libpq has
  * checked that they fit together.
  */
@@ -72,14 +93,9 @@ targets_read(Targets *targets, const char *hosts, const char *addresses,
 
 	targets->named = pg_malloc0(count * sizeof(Target));
 	targets->named_count = count;
+	targets->with_addresses = addresses != NULL;
 	for (int i = 0; i < count; i++)
-	{
-		targets->named[i].host = i < count_items(hosts) ? item(hosts, i) : NULL;
-		targets->named[i].address = i < count_items(addresses) ? item(addresses, i) : NULL;
-		targets->named[i].port = item(ports, i);
-		if (targets->named[i].port == NULL && count_items(ports) > 1)
-			targets->named[i].port = pg_strdup(DEF_PGPORT_STR);
-	}
+		read_target(&targets->named[i], hosts, addresses, ports, i);
 }
 
 /*
@@ -200,5 +216,25 @@ targets_next(Targets *targets)
 	if (++targets->failed < targets->found_count)
 		return false;
 	find(targets);
+	targets->rounds++;
 	return true;
+}
+
+/*
+ * targets_work notes that the current server does what it is wanted for.
+ */
+void
+targets_work(Targets *targets)
+{
+	targets->failed = 0;
+	targets->rounds = 0;
+}
+
+/*
+ * targets_untried returns how many are left to be tried before all have failed.
+ */
+int
+targets_untried(const Targets *targets)
+{
+	return targets->found_count - targets->failed;
 }

@@ -100,6 +100,10 @@ $node->safe_psql(
 	is($run->output, "$ENV{PGOPTIONS}\n", 'leaves PGOPTIONS as it was');
 }
 
+# However short the wait, a lease that is free is acquired.
+is(run([ "--wait=$_" ], 'true')->exit_code, 0, "a lease that is free, with --wait=$_")
+  foreach '1us', '0';
+
 # Signals are as at the start, and nothing of ours is open.
 my @look = ('bash', '-c', 'grep -E "Sig(Ign|Blk)" /proc/$$/status; ls /proc/$$/fd');
 my ($as_here) = run_command(\@look);
@@ -130,6 +134,13 @@ is(program('host=127.0.0.1 port=1', [ '--lease=L', '--no-wait' ], 'true')->exit_
 is( program('host=127.0.0.1 port=1', [ '--lease=L', '--wait=300ms' ], 'true')->exit_code,
 	69, 'no server in time: 69');
 
+# Each host of a list is tried by itself; an empty one is the default.
+$run = program('host=127.0.0.1,,127.0.0.1 port=1', [ '--lease=L', '--no-wait' ], 'true');
+is($run->exit_code, 69, 'a list of hosts with an empty one');
+my @failures = map { $_->{message} } grep { $_->{event} eq 'connection_failed' } $run->events;
+is(scalar @failures, 3, 'three attempts');
+unlike($failures[1], qr/127\.0\.0\.1/, 'the second is with the default');
+
 foreach my $wrong (
 	[],
 	[ '--lease=L' ],
@@ -143,6 +154,7 @@ foreach my $wrong (
 	[ '--lease=L', '--holder=', 'true' ],
 	[ '--lease=L', '-d', 'sslmode=nothing', 'true' ],
 	[ '--lease=L', '-d', 'host=x port=y', 'true' ],
+	[ '--lease=L', '-d', 'target_session_attrs=nothing', 'true' ],
 	[ '--lease=L', '--nothing', 'true' ])
 {
 	my ($stdout, $stderr) = ('', '');
@@ -177,6 +189,7 @@ my $leader = run([], 'sleep', '1000');
 $leader->wait_for('started');
 is(run([ '--no-wait' ], 'true')->exit_code, 75, 'not acquired without waiting: 75');
 is(run([ '--wait=200ms' ], 'true')->exit_code, 75, 'not acquired in time: 75');
+is(run([ "--wait=$_" ], 'true')->exit_code, 75, "not in $_, either: 75") foreach '1us', '0';
 my $second = run([], 'bash', '-c', 'echo $LEASE_EPOCH');
 wait_until($node, "SELECT count(*) = 1 FROM lease.candidate WHERE name = 'L'",
 	'the second one to wait in line');
@@ -316,13 +329,32 @@ is( events_of_lease($from),
 	'the history shows just that');
 
 # A command that fails at once is not started over and over.
-$run = run([ '--keep', '--restart-delay=100ms' ], 'false');
-await_that(sub { $run->count('started') >= 4 }, 'the command to be started again');
-my @starts = map { $_->{time} =~ /:([\d.]+)Z/ } grep { $_->{event} eq 'started' } $run->events;
-my @pauses = map { my $p = $starts[$_] - $starts[ $_ - 1 ]; $p < 0 ? $p + 60 : $p } 1 .. 3;
-cmp_ok($pauses[2], '>=', 0.4, 'with longer and longer pauses');
+foreach my $case ([ '100ms', 0.4 ], [ '0', 0.2 ])
+{
+	my ($delay, $third) = @$case;
+
+	$run = run([ '--keep', "--restart-delay=$delay" ], 'false');
+	await_that(sub { $run->count('started') >= 4 }, 'the command to be started again');
+	my @starts =
+	  map { $_->{time} =~ /:([\d.]+)Z/ } grep { $_->{event} eq 'started' } $run->events;
+	my @pauses = map { my $p = $starts[$_] - $starts[ $_ - 1 ]; $p < 0 ? $p + 60 : $p } 1 .. 3;
+	cmp_ok($pauses[2], '>=', $third, "with longer and longer pauses, the first being $delay");
+	$run->signal('TERM');
+	isnt($run->exit_code, 0, 'until it is told to end');
+}
+
+# What would have ended the first candidacy does not end a later one.
+$node->safe_psql('postgres', "SELECT lease.create('passing')");
+$run = program($connection, [ '--lease=passing', '--keep', '--restart-delay=2s' ], 'true');
+$run->wait_for('released');
+$node->safe_psql('postgres', "SELECT lease.drop('passing')");
+like($run->wait_for('request_failed')->{message}, qr/LS005/, 'the lease has been dropped');
+is($run->count('connection_failed'), 0, 'which says nothing of the connection');
+$node->safe_psql('postgres', "SELECT lease.create('passing')");
+$run->wait_for('released');
+pass('when it is there again, the command runs again');
 $run->signal('TERM');
-isnt($run->exit_code, 0, 'until it is told to end');
+$run->exit_code;
 
 # A command that something else stops keeps the lease, and the log tells.
 foreach my $signal ('STOP', 'TTIN')

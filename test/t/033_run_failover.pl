@@ -63,11 +63,62 @@ $run->exit_code;
 is($second->exit_code, 0, 'who waited through all that is next');
 
 #----
+# A server that is slow to take connections
+#----
+
+# Its name has two addresses, so that each attempt is a short one at first.
+my $two = $proxy->connstr;
+$two =~ s/host=127\.0\.0\.1/host=127.0.0.1,127.0.0.1/;
+$run = program($two, [ '--lease=L', "--ttl=$TTL" ], 'sleep', 1000);
+$run->wait_for('renewed');
+$proxy->tell('late ' . $TTL / 8);
+$proxy->tell('cut');
+$run->wait_for('connected');
+$run->wait_for('renewed');
+is($run->count('lost'), 0, 'a leader connects again to a server that is slow with that');
+cmp_ok($run->count('renewal_failed') + $run->count('connection_failed'),
+	'>=', 3, 'after the attempts that were too short');
+$proxy->tell('late 0');
+$run->signal('TERM');
+$run->exit_code;
+
+#----
 # A failover
 #----
 
-# The first host does not answer, the second is a standby, the third the primary.
+# A candidate that was granted the lease without being told so is told to end. The server
+# to which it connects then is a standby that has not received the grant: it does not
+# take its word for it that there is none.
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+wait_until($standby, "SELECT pg_get_wal_replay_pause_state() = 'paused'", 'the pause');
+my $lossy = proxy($primary);
+my ($lossy_port) = $lossy->connstr =~ /port=(\d+)/;
+$lossy->tell('swallow 1 lease.await(');
+$run = program(
+	"dbname=postgres sslmode=disable host=127.0.0.1," . join(',', ($primary->host) x 2)
+	  . " port=$lossy_port," . join(',', $standby->port, $primary->port),
+	[ '--lease=L', '--ttl=1h', '--holder=unaware' ], 'true');
+wait_until($primary,
+	"SELECT state = 'held' AND holder = 'unaware' FROM lease.status WHERE name = 'L'",
+	'the grant');
+$run->signal('STOP');
+kill 'KILL', $lossy->{pid};
+$run->signal('TERM');
+$run->signal('CONT');
+is($run->exit_code, 143, 'told to end, with a grant of which it does not know');
+like(state($primary), qr/^free/, 'it is given back where that can be done');
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+
+# Who is still connecting has nothing to give back, and ends at once when told to.
 $proxy->tell('hole');
+$run = program($proxy->connstr, ['--lease=L'], 'true');
+$run->wait_for('candidate');
+my $told = boot_clock();
+$run->signal('TERM');
+is($run->exit_code, 143, 'told to end while a server does not answer');
+cmp_ok($run->{ended_at} - $told, '<', 2.5, 'it does, at once');
+
+# The first host does not answer, the second is a standby, the third the primary.
 my ($proxy_port) = $proxy->connstr =~ /port=(\d+)/;
 my $hosts = 'dbname=postgres sslmode=disable host=127.0.0.1,' . join(',', ($primary->host) x 2)
   . " port=$proxy_port," . join(',', $standby->port, $primary->port);

@@ -297,6 +297,8 @@ END
 #   swallow N TEXT   of the next N requests that have a text in them, forward the
 #                    request but nothing that comes back on that connection
 #   mute             forward nothing that comes back on the connections that are there
+#   cut              end the connections that are there
+#   late SECONDS     begin only so long after with what comes on a new connection
 package RunTest::Proxy;
 
 use strict;
@@ -380,6 +382,7 @@ sub serve
 	my (%peer, %is_client, %mute);
 	my ($hole, $swallow, $text, $swallowed) = (0, 0, '', 0);
 	my %waiting;
+	my ($delay, @late) = (0);
 	my $end = sub {
 		foreach my $end (@_)
 		{
@@ -391,10 +394,26 @@ sub serve
 		}
 	};
 
+	my $join = sub {
+		my ($client) = @_;
+		my $server = IO::Socket::UNIX->new(Peer => $socket);
+		if (!$server)
+		{
+			close $client;
+			return;
+		}
+		$peer{$client} = $server;
+		$peer{$server} = $client;
+		$is_client{$client} = 1;
+		delete $is_client{$server};
+		delete $mute{$server};
+		$select->add($client, $server);
+	};
+
 	$answers->autoflush(1);
 	while (1)
 	{
-		foreach my $ready ($select->can_read)
+		foreach my $ready ($select->can_read(@late ? 0.01 : undef))
 		{
 			if ($ready == $commands)
 			{
@@ -403,24 +422,15 @@ sub serve
 				elsif ($line =~ /^hole/) { $hole = 1 }
 				elsif ($line =~ /^pass/) { $hole = 0 }
 				elsif ($line =~ /^mute/) { $mute{$_} = 1 foreach values %peer }
+				elsif ($line =~ /^cut/) { my @ends = values %peer; $end->(@ends) }
+				elsif ($line =~ /^late (\S+)/) { $delay = $1 }
 				print $answers "$swallowed\n";
 				next;
 			}
 			if ($ready == $listener)
 			{
 				my $client = $listener->accept or next;
-				my $server = IO::Socket::UNIX->new(Peer => $socket);
-				if (!$server)
-				{
-					close $client;
-					next;
-				}
-				$peer{$client} = $server;
-				$peer{$server} = $client;
-				$is_client{$client} = 1;
-				delete $is_client{$server};
-				delete $mute{$server};
-				$select->add($client, $server);
+				push @late, [ RunTest::boot_clock() + $delay, $client ];
 				next;
 			}
 			next unless $peer{$ready};
@@ -446,6 +456,10 @@ sub serve
 			}
 			next if $mute{$ready} && !$is_client{$ready};
 			syswrite($peer{$ready}, $data);
+		}
+		while (@late && RunTest::boot_clock() >= $late[0][0])
+		{
+			$join->((shift @late)->[1]);
 		}
 		if (!$hole && %waiting)
 		{
