@@ -88,7 +88,7 @@ typedef struct Run
 	int64		cause_since;
 	bool		start_logged;
 	int64		started_at;
-	int			short_runs;		/* in a row */
+	int			short_runs;		/* that have failed, in a row */
 	int64		rest_until;
 	int			signal;			/* that has told us to end, or 0 */
 	int64		signal_since;
@@ -292,8 +292,8 @@ go_on_running(Run *run)
 
 /*
  * rest_length returns how long to pause before the next candidacy.  Who was asked to
- * step down lets others come first; a command that fails at once is not started over
- * and over.
+ * step down lets others come first; a command that fails at once, again and again, is
+ * started more and more rarely.
  */
 static int64
 rest_length(Run *run)
@@ -304,7 +304,7 @@ rest_length(Run *run)
 		return 0;
 	if (run->cause == CAUSE_HANDOVER)
 		return rest;
-	if (monotonic_now() - run->started_at >= LONG_RUN)
+	if (run->exit_code == 0 || monotonic_now() - run->started_at >= LONG_RUN)
 		run->short_runs = 0;
 	else
 		run->short_runs++;

@@ -77,7 +77,7 @@ help(void)
 	printf("      --once               end after the command, or when the lease is lost (default)\n");
 	printf("      --keep               then wait for the lease again\n");
 	printf("      --restart-delay=TIME with --keep: pause after a command has ended by itself,\n"
-		   "                           longer if it goes on ending soon, or after a handover\n"
+		   "                           longer if it goes on failing soon, or after a handover\n"
 		   "                           (default: 1s)\n");
 	printf("      --grace-stop=TIME    how long the command may take to end before it is killed\n"
 		   "                           (default: a fifth of the ttl; at most a third)\n");
@@ -90,8 +90,10 @@ help(void)
 	printf("\nThe command finds LEASE_NAME, LEASE_EPOCH and LEASE_HOLDER in its environment, and in\n"
 		   "PGOPTIONS what makes its connections carry the token.\n");
 	printf("\nExit codes: that of the command, or %d: wrong usage, %d: no connection,\n"
-		   "%d: an error of the server, %d: not acquired, %d: the lease was lost.\n",
-		   EXIT_USAGE, EXIT_CONNECTION, EXIT_SERVER_ERROR, EXIT_NOT_ACQUIRED, EXIT_LOST);
+		   "%d: an error of the server, %d: of this machine, %d: not acquired,\n"
+		   "%d: the lease was lost.\n",
+		   EXIT_USAGE, EXIT_CONNECTION, EXIT_SERVER_ERROR, EXIT_SYSTEM, EXIT_NOT_ACQUIRED,
+		   EXIT_LOST);
 }
 
 /*
