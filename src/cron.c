@@ -315,6 +315,7 @@ cron_parse(Cron *cron, const char *text)
 
 	memset(cron, 0, sizeof(Cron));
 	parser.at = text;
+
 	for (int i = 0; i < FIELD_COUNT; i++)
 	{
 		if (!parse_field(&parser, &fields[i]))

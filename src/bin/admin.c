@@ -160,7 +160,7 @@ read_release_options(int argc, char *argv[], Session *session)
 	int			c;
 
 	while ((c = options_next("release", argc, argv, CONNECT_SHORT_OPTIONS,
-							  long_options, &session->options)) != -1)
+							 long_options, &session->options)) != -1)
 	{
 		if (c == OPTION_SUCCESSOR)
 			options.successor = optarg;
@@ -227,7 +227,7 @@ read_revoke_options(int argc, char *argv[], Session *session)
 	int			c;
 
 	while ((c = options_next("revoke", argc, argv, CONNECT_SHORT_OPTIONS,
-							  long_options, &session->options)) != -1)
+							 long_options, &session->options)) != -1)
 	{
 		if (c == OPTION_REASON)
 			options.reason = optarg;
@@ -280,7 +280,7 @@ read_handover_options(int argc, char *argv[], Session *session)
 	int			c;
 
 	while ((c = options_next("handover", argc, argv, CONNECT_SHORT_OPTIONS,
-							  long_options, &session->options)) != -1)
+							 long_options, &session->options)) != -1)
 	{
 		if (c == OPTION_SUCCESSOR)
 			options.successor = optarg;

@@ -64,8 +64,9 @@ typedef struct Campaign
 	/* Of a candidate */
 	int64		began_at;
 	int64		wait_until;
-	int64		slice;			/* how long to wait in line before asking anew:
-								 * at first not at all, to be answered at once */
+	int64		slice;			/* how long to wait in line before asking
+								 * anew: at first not at all, to be answered
+								 * at once */
 	bool		tried;			/* an attempt has come to its end */
 	bool		in_doubt;		/* an acquire of ours had no answer */
 	bool		looked;			/* what came of it has been looked up */

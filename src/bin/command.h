@@ -20,8 +20,8 @@ typedef struct Command
 	bool		foreground;		/* the command was given the terminal */
 	Orders		orders;			/* the latest */
 	int			sent;			/* how often orders were sent */
-	int64		due_at;			/* when the guardian, whichever orders it
-								 * has read, has to kill the command */
+	int64		due_at;			/* when the guardian, whichever orders it has
+								 * read, has to kill the command */
 	int64		overdue_at;		/* when it will have been silent for too long */
 
 	pid_t		pid;			/* of the command; 0 if not known yet */

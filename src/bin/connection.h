@@ -38,7 +38,8 @@ typedef struct Connection
 	ConnectOptions *options;
 	Targets		targets;
 	int64		connect_timeout;	/* as the options have it, or NEVER */
-	int			keepalive_idle; /* each 0 if the options say something about it */
+	int			keepalive_idle; /* each 0 if the options say something about
+								 * it */
 	int			keepalive_interval;
 	int			keepalive_count;
 

@@ -43,9 +43,10 @@ typedef enum ReportKind
 {
 	REPORT_STARTED,				/* value: number of the process and its group */
 	REPORT_NOT_STARTED,			/* value: errno */
-	REPORT_HEARD,				/* value: how many orders have been read and, as
-								 * far as it is time, carried out */
-	REPORT_STOPPED,				/* value: the signal that has stopped the command */
+	REPORT_HEARD,				/* value: how many orders have been read and,
+								 * as far as it is time, carried out */
+	REPORT_STOPPED,				/* value: the signal that has stopped the
+								 * command */
 	REPORT_TERMINATED,			/* term_at has come, and the command was still
 								 * there */
 	REPORT_KILLED,				/* kill_at has come, and something was still

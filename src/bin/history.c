@@ -82,7 +82,7 @@ read_options(int argc, char *argv[], Session *session)
 	int			c;
 
 	while ((c = options_next("history", argc, argv, CONNECT_SHORT_OPTIONS "jn:x",
-							  long_options, &session->options)) != -1)
+							 long_options, &session->options)) != -1)
 	{
 		if (c == 'j')
 			options.json = session->json = true;

@@ -161,7 +161,7 @@ read_options(int argc, char *argv[], Session *session)
 	int			c;
 
 	while ((c = options_next("status", argc, argv, CONNECT_SHORT_OPTIONS "jx",
-							  long_options, &session->options)) != -1)
+							 long_options, &session->options)) != -1)
 	{
 		if (c == 'j')
 			options.json = session->json = true;

@@ -63,8 +63,8 @@ append_piece(PQExpBuffer buffer, const char *text)
 void
 text_append(PQExpBuffer buffer, const char *text)
 {
-	while (*text != '\0')
-		text += append_piece(buffer, text);
+	while (*text !='\0')
+		text	  +=append_piece(buffer, text);
 }
 
 /*
@@ -74,11 +74,11 @@ void
 text_append_json(PQExpBuffer buffer, const char *text)
 {
 	appendPQExpBufferChar(buffer, '"');
-	while (*text != '\0')
+	while (*text !='\0')
 	{
 		if (*text == '"' || *text == '\\')
 			appendPQExpBufferChar(buffer, '\\');
-		text += append_piece(buffer, text);
+		text	  +=append_piece(buffer, text);
 	}
 	appendPQExpBufferChar(buffer, '"');
 }

@@ -276,7 +276,7 @@ read_options(int argc, char *argv[], Session *session)
 	int			c;
 
 	while ((c = options_next("watch", argc, argv, CONNECT_SHORT_OPTIONS "i:j",
-							  long_options, &session->options)) != -1)
+							 long_options, &session->options)) != -1)
 	{
 		if (c == 'i')
 			watch.interval = options_duration("watch", optarg, "--interval");
