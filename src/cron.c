@@ -307,14 +307,14 @@ has_dates(const Cron *cron)
  * cron_parse parses a cron expression, and returns NULL, or what is wrong with it.
  */
 char *
-cron_parse(Cron *cron, const char *text)
+cron_parse(Cron *cron, const char *expression)
 {
 	Parser		parser = {0};
 	uint64		values[FIELD_COUNT];
 	int64		minute;
 
 	memset(cron, 0, sizeof(Cron));
-	parser.at = text;
+	parser.at = expression;
 
 	for (int i = 0; i < FIELD_COUNT; i++)
 	{

@@ -26,7 +26,7 @@ typedef struct Cron
 	bool		any_weekday;	/* likewise */
 } Cron;
 
-extern char *cron_parse(Cron *cron, const char *text);
+extern char *cron_parse(Cron *cron, const char *expression);
 extern bool cron_next(const Cron *cron, int64 from, int64 until, int64 *minute);
 extern bool cron_runs_every_hour(const Cron *cron);
 

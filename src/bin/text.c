@@ -27,9 +27,9 @@
  * as well.
  */
 static int
-control_length(const char *text)
+control_length(const char *string)
 {
-	const unsigned char *c = (const unsigned char *) text;
+	const unsigned char *c = (const unsigned char *) string;
 
 	if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f)
 		return 2;
@@ -37,23 +37,23 @@ control_length(const char *text)
 }
 
 /*
- * append_piece appends the first byte of a text, or the escape of the control character
+ * append_piece appends the first byte of a string, or the escape of the control character
  * there, and returns how many bytes of the text that was.
  */
 static int
-append_piece(PQExpBuffer buffer, const char *text)
+append_piece(PQExpBuffer buffer, const char *string)
 {
-	int			length = control_length(text);
+	int			length = control_length(string);
 
 	if (length == 0)
 	{
-		appendPQExpBufferChar(buffer, *text);
+		appendPQExpBufferChar(buffer, *string);
 		return 1;
 	}
-	if (*text == '\n')
+	if (*string == '\n')
 		appendPQExpBufferStr(buffer, "\\n");
 	else
-		appendPQExpBuffer(buffer, "\\u%04X", (unsigned char) text[length - 1]);
+		appendPQExpBuffer(buffer, "\\u%04X", (unsigned char) string[length - 1]);
 	return length;
 }
 
@@ -61,24 +61,24 @@ append_piece(PQExpBuffer buffer, const char *text)
  * text_append appends a text with its control characters as escapes.
  */
 void
-text_append(PQExpBuffer buffer, const char *text)
+text_append(PQExpBuffer buffer, const char *string)
 {
-	while (*text !='\0')
-		text	  +=append_piece(buffer, text);
+	while (*string != '\0')
+		string += append_piece(buffer, string);
 }
 
 /*
  * text_append_json appends a text as a string of JSON.
  */
 void
-text_append_json(PQExpBuffer buffer, const char *text)
+text_append_json(PQExpBuffer buffer, const char *string)
 {
 	appendPQExpBufferChar(buffer, '"');
-	while (*text !='\0')
+	while (*string != '\0')
 	{
-		if (*text == '"' || *text == '\\')
+		if (*string == '"' || *string == '\\')
 			appendPQExpBufferChar(buffer, '\\');
-		text	  +=append_piece(buffer, text);
+		string += append_piece(buffer, string);
 	}
 	appendPQExpBufferChar(buffer, '"');
 }
@@ -106,15 +106,15 @@ text_json_list(char *const texts[], int count)
 }
 
 /*
- * text_print prints a text, which may be JSON, with its control characters as escapes.
+ * text_print prints a string, which may be JSON, with its control characters as escapes.
  */
 void
-text_print(const char *text)
+text_print(const char *string)
 {
 	PQExpBufferData buffer;
 
 	initPQExpBuffer(&buffer);
-	text_append(&buffer, text);
+	text_append(&buffer, string);
 	if (PQExpBufferDataBroken(buffer))
 		pg_fatal("out of memory");
 	fputs(buffer.data, stdout);

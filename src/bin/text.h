@@ -12,10 +12,10 @@
 
 #include "pqexpbuffer.h"
 
-extern void text_append(PQExpBuffer buffer, const char *text);
-extern void text_append_json(PQExpBuffer buffer, const char *text);
+extern void text_append(PQExpBuffer buffer, const char *string);
+extern void text_append_json(PQExpBuffer buffer, const char *string);
 extern char *text_json_list(char *const texts[], int count);
-extern void text_print(const char *text);
+extern void text_print(const char *string);
 extern void text_flush(void);
 
 #endif							/* TEXT_H */
