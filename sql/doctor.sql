@@ -365,6 +365,14 @@ tree(rel, root) AS (
 	WHERE m.oldest <= lease.transaction_time() - t.misfire_after AND s.state <> 'held'
 
 	UNION ALL
+	SELECT 'warning', format('task "%s"', c.task),
+		format('It has come as far as %s: the clock of this server has been set back since. Nothing is due until then.', c.since),
+		format('SELECT lease.alter_task(%1$L, enabled => false), lease.alter_task(%1$L, enabled => true);', c.task)
+	FROM lease.task_cursor c
+		JOIN lease.task t ON t.name = c.task
+	WHERE t.enabled AND c.since > lease.transaction_time() + interval '1 min'
+
+	UNION ALL
 	SELECT 'warning', format('action "%s"', g.action),
 		format('It is classified as protected, but table %s is not fenced by lease "%s", so that it cannot be begun.', g.rel, g.lease),
 		format('SELECT lease.protect(%L, %L);', g.rel, g.lease)

@@ -268,12 +268,13 @@ BEGIN
 		WHERE t.name = new.name;
 
 	-- What a new schedule says of the past, or the old one of a time in which the task
-	-- was disabled, was never to be done.
+	-- was disabled, was never to be done.  A cursor that is ahead, because the clock has
+	-- been set back since, comes back, too; what was begun is not begun again.
 	IF (new.enabled AND NOT old.enabled)
 		OR (new.cron, new.time_zone, new.every, new.anchor)
 			IS DISTINCT FROM (old.cron, old.time_zone, old.every, old.anchor)
 	THEN
-		UPDATE lease.task_cursor c SET since = greatest(c.since, lease.transaction_time())
+		UPDATE lease.task_cursor c SET since = lease.transaction_time()
 			WHERE c.task = new.name;
 	END IF;
 END;

@@ -95,6 +95,18 @@ SET lease.clock_offset = '19 d';
 SELECT count(*) FROM lease.due();
 SELECT done('skip', timestamptz :'first' + interval '19 days -1 min', :epoch);
 
+-- The doctor says so, and how to go on from the time that it is now.
+SELECT task, regexp_replace(meaning, ' 20[0-9:.+ -]*', ' ...: ') AS meaning, remedy
+	FROM lease.doctor() AS d JOIN lease.task AS t ON d.object = format('task "%s"', t.name)
+		CROSS JOIN LATERAL (SELECT t.name) AS x(task) WHERE name = 'skip';
+SELECT lease.alter_task('skip', enabled => false), lease.alter_task('skip', enabled => true);
+SELECT count(*) FROM lease.doctor() WHERE object = 'task "skip"';
+SET lease.clock_offset = '27361 min';
+SELECT due_at - :'first' AS due_at, state FROM lease.due('skip');
+-- What was begun before is not begun again.
+SET lease.clock_offset = '20 d';
+SELECT outcome, attempt FROM lease.begin_occurrence('skip', timestamptz :'first' + interval '20 days -1 min', :epoch);
+
 -- A failed one of the past is not passed over: it waits, and is tried again.
 SET lease.clock_offset = '21 d';
 SELECT outcome, attempt FROM lease.begin_occurrence('skip', timestamptz :'first' + interval '21 days -1 min', :epoch);
