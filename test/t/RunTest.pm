@@ -227,13 +227,21 @@ sub output
 	return RunTest::contents($self->{out});
 }
 
-# guardian returns the number of the process between it and its command.
+# guardian returns the number of the process between it and its command, when that has
+# its name: it starts the command first.
 sub guardian
 {
 	my ($self) = @_;
-	my @children = split ' ', RunTest::contents("/proc/$self->{pid}/task/$self->{pid}/children");
-	my ($pid) = grep { RunTest::contents("/proc/$_/comm") =~ /guardian/ } @children;
+	my $pid;
 
+	RunTest::await_that(
+		sub {
+			my @children =
+			  split ' ', RunTest::contents("/proc/$self->{pid}/task/$self->{pid}/children");
+			($pid) = grep { RunTest::contents("/proc/$_/comm") =~ /guardian/ } @children;
+			return defined $pid;
+		},
+		'the guardian to be there');
 	return $pid;
 }
 
