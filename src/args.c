@@ -200,6 +200,24 @@ arg_setting(FunctionCallInfo fcinfo, int n, const char *what,
 }
 
 /*
+ * arg_wait fetches a length of time that somebody has measured, or reckoned, in
+ * microseconds: unlike a setting it may be of any size from zero on.
+ */
+int64
+arg_wait(FunctionCallInfo fcinfo, int n, const char *what, int64 if_null)
+{
+	const Interval *interval;
+
+	if (PG_ARGISNULL(n))
+		return if_null;
+	interval = PG_GETARG_INTERVAL_P(n);
+	if (interval->month == 0 && interval->day == 0 &&
+		interval->time >= 0 && interval->time < LEASE_INTERVAL_MIN)
+		return interval->time;
+	return clock_interval(interval, what, true);
+}
+
+/*
  * arg_evict fetches which sessions a takeover may end.
  */
 Evict

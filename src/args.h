@@ -29,6 +29,8 @@ extern int64 arg_interval_or_zero(FunctionCallInfo fcinfo, int n,
 								  const char *what);
 extern int64 arg_setting(FunctionCallInfo fcinfo, int n, const char *what,
 						 bool zero_allowed, int64 if_null);
+extern int64 arg_wait(FunctionCallInfo fcinfo, int n, const char *what,
+					  int64 if_null);
 extern int	arg_array(FunctionCallInfo fcinfo, int n, Oid type,
 					  const char *what, Datum **elements);
 extern Evict arg_evict(FunctionCallInfo fcinfo, int n, Evict if_null);

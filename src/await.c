@@ -488,12 +488,12 @@ lease_await(PG_FUNCTION_ARGS)
 	waiter.request.ttl = arg_interval_or_zero(fcinfo, Arg_ttl, "ttl");
 	waiter.request.metadata = arg_metadata_or_null(fcinfo, Arg_metadata);
 	waiter.deadline = PG_ARGISNULL(Arg_timeout) ? NEVER :
-		now + arg_setting(fcinfo, Arg_timeout, "timeout", true, 0);
+		now + arg_wait(fcinfo, Arg_timeout, "timeout", 0);
 	waiter.lock_deadline = LockTimeout == 0 ? NEVER :
 		now + (int64) LockTimeout * 1000;
 	line_choose_place(&waiter.place, waiter.name, waiter.request.holder,
 					  arg_priority(fcinfo, Arg_priority),
-					  arg_setting(fcinfo, Arg_waited, "waited", true, 0));
+					  arg_wait(fcinfo, Arg_waited, "waited", 0));
 	arg_begin_write("lease.await()");
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE ||
 		desc->natts != REPLY_COLUMNS)
