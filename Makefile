@@ -5,6 +5,7 @@
 #   make installcheck     tests a running server (PGHOST, PGPORT, ...)
 #   make check            tests a private copy of the server; needs nothing set up
 #   make demo             tells the story of a paused leader with real processes
+#   make demo-maintenance kills, pauses and cuts off whoever does what is due every second
 #   make failover         kills servers of a cluster that Patroni manages: 2 minutes
 #   make bench            measures what a fence costs, as ratios
 #   make dist             packs the committed tree for PGXN
@@ -116,7 +117,7 @@ PGXS := $(if $(wildcard $(shell $(PG_CONFIG) --includedir-server 2>/dev/null)/po
 # These goals run in a private copy of the server, built by a make of its own.
 # They are kept apart from PGXS because they also work before its package is
 # installed, and because PGXS has a "check" that only says it is not supported.
-self_contained = check demo failover bench dist
+self_contained = check demo demo-maintenance failover bench dist
 .PHONY: $(self_contained)
 
 ifneq ($(filter $(self_contained),$(MAKECMDGOALS)),)
@@ -135,6 +136,9 @@ export PG_CONFIG
 # Of "make bench": more rounds are less noise
 ROUNDS ?= 10
 
+# Of "make demo-maintenance": for how long whoever leads is disturbed; SEED=N repeats that
+SECONDS ?= 60
+
 # Of "make failover": asynchronous, synchronous; both if empty
 MODES ?=
 
@@ -145,6 +149,10 @@ check:
 demo:
 	@test/prerequisites build
 	@test/private_server test/demo/run
+
+demo-maintenance:
+	@test/prerequisites demo
+	@test/private_server test/demo/maintenance/run $(SECONDS) $(SEED)
 
 failover:
 	@test/prerequisites failover
