@@ -153,10 +153,24 @@ SELECT due_at - :'first' AS due_at, verdict FROM lease.occurrence ORDER BY due_a
 SELECT count(*) FROM lease.occurrence_attempt WHERE due_at < :'third';
 SELECT lease.prune_occurrences(NULL);
 
--- A task that is defined again, here under another lease: what the earlier one has left
--- unsettled is not due, and neither leader finishes it any more.
+-- An occurrence that is begun.
 SELECT timestamptz :'first' + interval '28 h' AS sixth \gset
 SELECT outcome, attempt FROM lease.begin_occurrence('t', :'sixth', :b);
+\set VERBOSITY sqlstate
+-- What finishes it takes no verdict that is none, and no other epoch, under a guard either.
+BEGIN;
+SELECT lease.guard('jobs', :b);
+SAVEPOINT s;
+SELECT lease.record_finish('t', :'sixth', 1, :b, 'abandoned', NULL);
+ROLLBACK TO s;
+SELECT lease.record_finish('t', :'sixth', 1, :b, NULL, NULL);
+ROLLBACK TO s;
+SELECT lease.record_finish('t', :'sixth', 1, :b + 1, 'done', NULL);
+ROLLBACK;
+\set VERBOSITY terse
+
+-- A task that is defined again, here under another lease: what the earlier one has left
+-- unsettled is not due, and neither leader finishes it any more.
 SELECT lease.drop_task('t'), lease.create('others', ttl => '10 days');
 SELECT lease.create_task('t', 'others', every => '1 h', anchor => :'first');
 SELECT epoch AS c FROM lease.acquire('others', 'C') \gset
