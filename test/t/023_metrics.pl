@@ -54,7 +54,8 @@ $node->safe_psql(
 is( $node->safe_psql(
 		'postgres', q{
 		SELECT labels->>'task', metric, CASE WHEN metric LIKE '%seconds' THEN round(value / 60) ELSE value END
-		FROM lease.metric WHERE subject = 'task' ORDER BY 1, 2}),
+		FROM lease.metric WHERE subject = 'task' ORDER BY 1, 2},
+		connstr => $node->connstr('postgres') . ' user=exporter'),
 	join("\n",
 		'busy|lease_task_done_age_seconds|210', 'busy|lease_task_enabled|1',
 		'busy|lease_task_last_failed|1', 'busy|lease_task_late_seconds|30',
@@ -62,7 +63,7 @@ is( $node->safe_psql(
 		'busy|lease_task_running|1', 'idle|lease_task_enabled|0',
 		'idle|lease_task_last_failed|0', 'idle|lease_task_passed_over_total|0',
 		'idle|lease_task_ready|0', 'idle|lease_task_running|0'),
-	'lease.metric tells of tasks');
+	'lease.metric tells of tasks, also whoever is no member of the role of their lease');
 my $expected = $node->safe_psql('postgres',
 	'SELECT DISTINCT metric, kind FROM lease.metric ORDER BY 1');
 is(scalar(split /\n/, $expected), 22, 'lease.metric has all there is');
