@@ -31,10 +31,11 @@ CREATE TABLE lease.acknowledgement (
 	holder text,
 	task text,
 	due_at timestamptz,
-	reason text NOT NULL,
+	reason text NOT NULL CHECK (reason ~ '\S'),
 	actor name NOT NULL,
 	at timestamptz NOT NULL,
-	xid xid8 NOT NULL
+	xid xid8 NOT NULL,
+	CHECK ((task IS NULL) = (due_at IS NULL))
 );
 COMMENT ON TABLE lease.acknowledgement IS 'who has begun an unfenced action and said that he knows; append-only';
 COMMENT ON SEQUENCE lease.acknowledgement_id_seq IS 'numbers of lease.acknowledgement';
@@ -122,6 +123,9 @@ BEGIN
 			MESSAGE = format('invalid name of an action: "%s"', new.name),
 			HINT = 'Names have 1 to 127 of the characters A-Z a-z 0-9 _ . : / -, the first one a letter, a digit or _.';
 	END IF;
+	IF new.provider !~ '\S' THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'provider must not be empty';
+	END IF;
 	IF new.class NOT IN ('protected', 'token_checked', 'idempotent', 'unfenced') THEN
 		RAISE invalid_parameter_value USING
 			MESSAGE = format('class must be protected, token_checked, idempotent or unfenced, not "%s"', new.class);
@@ -135,7 +139,10 @@ BEGIN
 			MESSAGE = format('table %s is not fenced by lease "%s"', new.rel, new.lease),
 			HINT = format('Fence it first: SELECT lease.protect(%L, %L);', new.rel, new.lease);
 	END IF;
-	INSERT INTO lease.action SELECT new.*;
+	INSERT INTO lease.action SELECT new.* ON CONFLICT DO NOTHING;
+	IF NOT FOUND THEN
+		RAISE duplicate_object USING MESSAGE = format('action "%s" already exists', new.name);
+	END IF;
 END;
 $$;
 COMMENT ON FUNCTION lease.write_action(lease.action, text) IS 'a part of lease.create_action(), which is the function to use';
@@ -202,10 +209,9 @@ CREATE FUNCTION lease.record_acknowledgement(
 	task text,
 	due_at timestamptz,
 	reason text,
-	actor name)
+	actor regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -221,11 +227,23 @@ BEGIN
 		VALUES (record_acknowledgement.action, lease_name, record_acknowledgement.epoch,
 			(SELECT l.holder FROM lease.lease l WHERE l.name = lease_name AND l.epoch = record_acknowledgement.epoch),
 			record_acknowledgement.task, record_acknowledgement.due_at, record_acknowledgement.reason,
-			record_acknowledgement.actor, lease.transaction_time(), pg_current_xact_id());
+			pg_get_userbyid(record_acknowledgement.actor), lease.transaction_time(), pg_current_xact_id());
 END;
 $$;
-COMMENT ON FUNCTION lease.record_acknowledgement(text, bigint, text, timestamptz, text, name) IS
+COMMENT ON FUNCTION lease.record_acknowledgement(text, bigint, text, timestamptz, text, regrole) IS
 'a part of lease.begin_action(), which is the function to use';
+
+CREATE FUNCTION lease.acknowledge(
+	action text,
+	epoch bigint,
+	task text,
+	due_at timestamptz,
+	reason text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lease_acknowledge'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.acknowledge(text, bigint, text, timestamptz, text) IS
+'a part of lease.begin_action(), which is the function to use: records what whoever calls says under a guard';
 
 CREATE FUNCTION lease.occurrence_key(
 	task text,
@@ -234,10 +252,12 @@ RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('%s@%s', task, to_char(due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
+	SELECT format('%s@%s', task, to_char(due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+	WHERE task ~ '^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,126}$'
+		AND due_at >= '1900-01-01 00:00+00' AND due_at < '10000-01-01 00:00+00';
 $$;
 COMMENT ON FUNCTION lease.occurrence_key(text, timestamptz) IS
-'a text that is the same for every attempt at an occurrence, and for no other: what a provider may know it by';
+'a text that is the same for every attempt at an occurrence, and for no other: what a provider may know it by; null for what can be none';
 
 CREATE FUNCTION lease.begin_action(
 	action text,
@@ -255,10 +275,13 @@ AS $$
 DECLARE
 	a lease.action;
 BEGIN
+	IF begin_action.action IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'action must not be null';
+	END IF;
 	SELECT x.* INTO a FROM lease.action x WHERE x.name = begin_action.action;
 	IF NOT FOUND THEN
 		RAISE undefined_object USING
-			MESSAGE = format('action %s does not exist', coalesce(quote_ident(begin_action.action), 'null'));
+			MESSAGE = format('action "%s" does not exist', begin_action.action);
 	END IF;
 	PERFORM lease.guard(a.lease, begin_action.epoch);
 
@@ -297,8 +320,8 @@ BEGIN
 					a.lease, a.provider),
 				HINT = 'If that can be borne, say why in acknowledge, and commit before the action: it is kept in lease.acknowledgement.';
 		END IF;
-		PERFORM lease.record_acknowledgement(a.name, begin_action.epoch, begin_action.task, begin_action.due_at,
-			begin_action.acknowledge, current_user);
+		PERFORM lease.acknowledge(a.name, begin_action.epoch, begin_action.task, begin_action.due_at,
+			begin_action.acknowledge);
 	ELSE
 	END CASE;
 	-- What is done elsewhere need not be done in this transaction.
@@ -336,12 +359,15 @@ BEGIN
 			RETURN;
 		END IF;
 
-		-- To the end of the transaction nobody admits a later epoch.
+		-- To the end of the transaction nobody admits a later epoch.  Whoever will be
+		-- refused waits for nobody, and has nobody wait.
 		SELECT x.* INTO a FROM lease.admission x WHERE x.resource = record_admission.resource;
-		IF a.epoch = record_admission.epoch THEN
-			SELECT x.* INTO a FROM lease.admission x WHERE x.resource = record_admission.resource FOR SHARE;
-		ELSE
-			SELECT x.* INTO a FROM lease.admission x WHERE x.resource = record_admission.resource FOR NO KEY UPDATE;
+		IF pg_has_role(record_admission.role, a.role, 'USAGE') THEN
+			IF a.epoch = record_admission.epoch THEN
+				SELECT x.* INTO a FROM lease.admission x WHERE x.resource = record_admission.resource FOR SHARE;
+			ELSIF a.epoch < record_admission.epoch THEN
+				SELECT x.* INTO a FROM lease.admission x WHERE x.resource = record_admission.resource FOR NO KEY UPDATE;
+			END IF;
 		END IF;
 		CONTINUE WHEN NOT FOUND;
 		IF NOT pg_has_role(record_admission.role, a.role, 'USAGE') THEN

@@ -38,7 +38,7 @@ BEGIN
 		' lease.alter_task, lease.drop_task, lease.define_task, lease.due, lease.never_begun, lease.is_in_reach,'
 		' lease.begin_occurrence, lease.record_begin, lease.finish_occurrence,'
 		' lease.record_finish, lease.is_guarded, lease.create_action, lease.drop_action,'
-		' lease.define_action, lease.begin_action, lease.record_acknowledgement,'
+		' lease.define_action, lease.begin_action, lease.acknowledge,'
 		' lease.occurrence_key, lease.is_fenced, lease.admit TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON PROCEDURE lease.await TO %s', allow.role);
 	IF allow.fences THEN
@@ -93,6 +93,7 @@ GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 REVOKE EXECUTE ON FUNCTION lease.remove_events(text, bigint),
 	lease.write_task(lease.task, text), lease.write_action(lease.action, text),
 	lease.pass_over(lease.task, timestamptz, bigint),
+	lease.record_acknowledgement(text, bigint, text, timestamptz, text, regrole),
 	lease.record_admission(text, bigint, regrole) FROM @extowner@;
 GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.health,
 	lease.peer, lease.orphan, lease.metric,
@@ -123,4 +124,4 @@ GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(
 	lease.occurrences(text, text, interval, timestamptz, timestamptz, timestamptz, integer),
 	lease.due(text, integer), lease.never_begun(lease.task, timestamptz, timestamptz, integer),
 	lease.is_in_reach(lease.task, timestamptz, timestamptz, timestamptz),
-	lease.holds(text, bigint), lease.is_fenced(regclass, text) TO pg_monitor;
+	lease.is_fenced(regclass, text) TO pg_monitor;

@@ -191,6 +191,7 @@ AS $$
 DECLARE
 	old lease.task;
 	new lease.task := task;
+	now constant timestamptz := lease.transaction_time();
 BEGIN
 	SELECT t.* INTO old FROM lease.task t WHERE t.name = new.name FOR UPDATE;
 	IF verb = 'create' AND old.name IS NOT NULL THEN
@@ -202,6 +203,21 @@ BEGIN
 		DELETE FROM lease.task t WHERE t.name = old.name;
 		DELETE FROM lease.task_cursor c WHERE c.task = old.name;
 		RETURN;
+	ELSIF verb = 'alter' THEN
+		-- Null leaves a setting as it is, also one that has been changed since the caller
+		-- looked.  One kind of schedule takes the place of the other.
+		new.time_zone := coalesce(new.time_zone, CASE WHEN new.every IS NULL THEN old.time_zone END);
+		new.anchor := coalesce(new.anchor, CASE WHEN new.cron IS NULL THEN old.anchor END);
+		IF new.cron IS NULL AND new.every IS NULL THEN
+			new.cron := old.cron;
+			new.every := old.every;
+		END IF;
+		new.misfire := coalesce(new.misfire, old.misfire);
+		new.misfire_after := coalesce(new.misfire_after, old.misfire_after);
+		new.misfire_window := coalesce(new.misfire_window, old.misfire_window);
+		new.max_attempts := coalesce(new.max_attempts, old.max_attempts);
+		new.retry_after := coalesce(new.retry_after, old.retry_after);
+		new.enabled := coalesce(new.enabled, old.enabled);
 	END IF;
 
 	IF new.name IS NULL THEN
@@ -257,8 +273,18 @@ BEGIN
 	END IF;
 
 	IF verb = 'create' THEN
-		INSERT INTO lease.task SELECT new.*;
-		INSERT INTO lease.task_cursor VALUES (new.name, lease.transaction_time(), 0);
+		INSERT INTO lease.task SELECT new.* ON CONFLICT DO NOTHING;
+		IF NOT FOUND THEN
+			RAISE duplicate_object USING MESSAGE = format('task "%s" already exists', new.name);
+		END IF;
+		INSERT INTO lease.task_cursor VALUES (new.name, now, 0);
+		-- Nor is anything due that an earlier task of this name has left unsettled, perhaps
+		-- one of another lease.
+		UPDATE lease.occurrence o SET verdict = 'failed', settled_at = now, retry_at = NULL,
+				result = jsonb_build_object('reason', 'its task was dropped')
+			WHERE o.task = new.name AND o.verdict IS NULL;
+		UPDATE lease.occurrence_attempt a SET verdict = 'abandoned', ended_at = now
+			WHERE a.task = new.name AND a.verdict IS NULL;
 		RETURN;
 	END IF;
 	UPDATE lease.task t SET cron = new.cron, time_zone = new.time_zone, every = new.every,
@@ -274,7 +300,7 @@ BEGIN
 		OR (new.cron, new.time_zone, new.every, new.anchor)
 			IS DISTINCT FROM (old.cron, old.time_zone, old.every, old.anchor)
 	THEN
-		UPDATE lease.task_cursor c SET since = lease.transaction_time()
+		UPDATE lease.task_cursor c SET since = now
 			WHERE c.task = new.name;
 	END IF;
 END;
@@ -346,28 +372,21 @@ AS $$
 DECLARE
 	task lease.task;
 BEGIN
-	SELECT t.* INTO task FROM lease.task t WHERE t.name = alter_task.name;
+	SELECT t.name, t.lease INTO task.name, task.lease FROM lease.task t WHERE t.name = alter_task.name;
 	IF NOT FOUND THEN
 		RAISE undefined_object USING
 			MESSAGE = format('task "%s" does not exist', alter_task.name);
 	END IF;
-	IF alter_task.cron IS NOT NULL THEN
-		task.every := NULL;
-		task.anchor := NULL;
-	ELSIF alter_task.every IS NOT NULL THEN
-		task.cron := NULL;
-		task.time_zone := NULL;
-	END IF;
-	task.cron := coalesce(alter_task.cron, task.cron);
-	task.time_zone := coalesce(alter_task.time_zone, task.time_zone);
-	task.every := coalesce(alter_task.every, task.every);
-	task.anchor := coalesce(alter_task.anchor, task.anchor);
-	task.misfire := coalesce(alter_task.misfire, task.misfire);
-	task.misfire_after := coalesce(alter_task.misfire_after, task.misfire_after);
-	task.misfire_window := coalesce(alter_task.misfire_window, task.misfire_window);
-	task.max_attempts := coalesce(alter_task.max_attempts, task.max_attempts);
-	task.retry_after := coalesce(alter_task.retry_after, task.retry_after);
-	task.enabled := coalesce(alter_task.enabled, task.enabled);
+	task.cron := alter_task.cron;
+	task.time_zone := alter_task.time_zone;
+	task.every := alter_task.every;
+	task.anchor := alter_task.anchor;
+	task.misfire := alter_task.misfire;
+	task.misfire_after := alter_task.misfire_after;
+	task.misfire_window := alter_task.misfire_window;
+	task.max_attempts := alter_task.max_attempts;
+	task.retry_after := alter_task.retry_after;
+	task.enabled := alter_task.enabled;
 	PERFORM lease.define_task(task, 'alter');
 END;
 $$;
@@ -492,7 +511,15 @@ BEGIN
 	IF due.name IS NOT NULL AND NOT EXISTS (SELECT FROM lease.task t WHERE t.name = due.name) THEN
 		RAISE undefined_object USING MESSAGE = format('task "%s" does not exist', due.name);
 	END IF;
+	IF due.up_to < 1 THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = format('up_to must be at least 1, not %s', due.up_to);
+	END IF;
+	-- Whether an epoch is held is not to depend on who asks, as lease.holds() does.
 	RETURN QUERY
+		WITH held AS MATERIALIZED (
+			SELECT s.name, s.epoch FROM lease.read_status() AS s WHERE s.state = 'held'
+		)
 		SELECT t.name::text, t.lease::text, x.due_at, x.state, x.state IN ('due', 'retry', 'abandoned'),
 			x.attempts, x.epoch, x.retry_at
 		FROM lease.task t
@@ -504,20 +531,20 @@ BEGIN
 				SELECT o.due_at,
 					CASE WHEN a.verdict IS NOT NULL AND o.retry_at > now THEN 'waiting'
 						WHEN a.verdict IS NOT NULL THEN 'retry'
-						WHEN lease.holds(t.lease, a.epoch) THEN 'running'
+						WHEN EXISTS (SELECT FROM held h WHERE h.name = t.lease AND h.epoch = a.epoch) THEN 'running'
 						ELSE 'abandoned' END,
 					o.attempts, a.epoch, o.retry_at
 				FROM lease.occurrence o
 					LEFT JOIN lease.occurrence_attempt a
 						ON a.task = o.task AND a.due_at = o.due_at AND a.attempt = o.attempts
 				WHERE o.task = t.name AND o.verdict IS NULL) AS x(due_at, state, attempts, epoch, retry_at)
-		WHERE t.enabled AND (due.name IS NULL OR t.name = due.name)
+		WHERE (t.enabled OR x.state = 'running') AND (due.name IS NULL OR t.name = due.name)
 		ORDER BY x.due_at, t.name
 		LIMIT due.up_to;
 END;
 $$;
 COMMENT ON FUNCTION lease.due(text, integer) IS
-'the occurrences of a task (null: of all that are enabled) that are due at the transaction time and not settled, the earliest first, at most up_to of them (null: all). state: due (never begun), retry (an attempt failed, the next may be begun), waiting (it may be from not_before on), running (under an epoch that is held), abandoned (begun under an epoch that is not held any more). ready: whether its next attempt may be begun. attempts: how many were begun. epoch: of the latest. Raises 42704 (no such task)';
+'the occurrences of a task (null: of all) that are due at the transaction time and not settled, the earliest first, at most up_to of them (null: all). state: due (never begun), retry (an attempt failed, the next may be begun), waiting (it may be from not_before on), running (under an epoch that is held), abandoned (begun under an epoch that is not held any more). ready: whether its next attempt may be begun. attempts: how many were begun. epoch: of the latest. Of a task that is disabled only those are shown that are running. Raises 42704 (no such task), 22023';
 
 --
 -- Attempts
@@ -634,7 +661,8 @@ BEGIN
 
 	-- Who is in the way is another session of this holder; or an earlier one that is
 	-- not ended, for which nobody has to wait for long.
-	PERFORM set_config('lock_timeout', current_setting('lease.busy_timeout'), true);
+	PERFORM set_config('lock_timeout', CASE current_setting('lease.busy_timeout')
+		WHEN '0' THEN '1ms' ELSE current_setting('lease.busy_timeout') END, true);
 	BEGIN
 		SELECT x.* INTO o FROM lease.occurrence x
 			WHERE x.task = record_begin.task AND x.due_at = record_begin.due_at FOR NO KEY UPDATE;
@@ -820,6 +848,9 @@ AS $$
 DECLARE
 	lease_name text;
 BEGIN
+	IF finish_occurrence.task IS NULL OR finish_occurrence.due_at IS NULL OR finish_occurrence.attempt IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'task, due_at and attempt must not be null';
+	END IF;
 	IF finish_occurrence.verdict IS NULL OR finish_occurrence.verdict NOT IN ('done', 'failed') THEN
 		RAISE invalid_parameter_value USING
 			MESSAGE = format('verdict must be done or failed, not %s',
@@ -854,6 +885,11 @@ DECLARE
 BEGIN
 	IF prune_occurrences.before IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = 'before must not be null';
+	END IF;
+	IF pg_is_in_recovery() THEN
+		RAISE read_only_sql_transaction USING
+			MESSAGE = 'cannot execute lease.prune_occurrences() during recovery',
+			HINT = 'This server is a standby; connect to the primary, for example with target_session_attrs=read-write.';
 	END IF;
 	-- What is not past the cursor could be begun again.
 	WITH gone AS (

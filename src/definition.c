@@ -13,8 +13,8 @@
  * DEFINER, and ask whether the transaction is guarded, which is decided when the guard
  * is made.
  *
- * A resource of lease.admit() belongs to a role, too, which the function behind it is
- * told.
+ * A resource of lease.admit() belongs to a role, too, and an acknowledgement is that of
+ * a role; the functions behind these are told which.
  *
  * Locks: RowExclusive on the table; those of the functions.
  *
@@ -43,6 +43,7 @@
 
 SQL_CALLABLE(lease_define_task);
 SQL_CALLABLE(lease_define_action);
+SQL_CALLABLE(lease_acknowledge);
 SQL_CALLABLE(lease_admit);
 SQL_CALLABLE(lease_is_guarded);
 
@@ -51,7 +52,8 @@ SQL_CALLABLE(lease_is_guarded);
  * this user the current one again.
  */
 static void
-execute(const char *table, const char *call, int count, Oid *types, Datum *values)
+execute(const char *table, const char *call, int count, Oid *types, Datum *values,
+		const char *nulls)
 {
 	Relation	rel = table_open(catalog_lock_member(table, RowExclusiveLock), NoLock);
 	const bool	read_only = false;
@@ -65,7 +67,7 @@ execute(const char *table, const char *call, int count, Oid *types, Datum *value
 	table_close(rel, NoLock);
 
 	SPI_connect();
-	result = SPI_execute_with_args(call, count, types, values, NULL,
+	result = SPI_execute_with_args(call, count, types, values, nulls,
 								   read_only, 1);
 	if (result != SPI_OK_SELECT)
 		elog(ERROR, "SPI_execute_with_args failed: %s", SPI_result_code_string(result));
@@ -116,7 +118,7 @@ define(FunctionCallInfo fcinfo, const char *function, const char *table,
 	values[0] = PG_GETARG_DATUM(0);
 	types[1] = TEXTOID;
 	values[1] = PG_GETARG_DATUM(1);
-	execute(table, call, lengthof(types), types, values);
+	execute(table, call, lengthof(types), types, values, NULL);
 }
 
 /*
@@ -142,6 +144,30 @@ lease_define_action(PG_FUNCTION_ARGS)
 }
 
 /*
+ * lease_acknowledge: lease.acknowledge(action, epoch, task, due_at, reason)
+ */
+Datum
+lease_acknowledge(PG_FUNCTION_ARGS)
+{
+	Oid			types[] = {TEXTOID, INT8OID, TEXTOID, TIMESTAMPTZOID, TEXTOID, REGROLEOID};
+	Datum		values[lengthof(types)];
+	char		nulls[lengthof(types)];
+
+	for (int i = 0; i < PG_NARGS(); i++)
+	{
+		values[i] = PG_GETARG_DATUM(i);
+		nulls[i] = PG_ARGISNULL(i) ? 'n' : ' ';
+	}
+	values[PG_NARGS()] = ObjectIdGetDatum(GetUserId());
+	nulls[PG_NARGS()] = ' ';
+	arg_begin_write("lease.acknowledge()");
+	execute("acknowledgement",
+			"SELECT lease.record_acknowledgement($1, $2, $3, $4, $5, $6)",
+			lengthof(types), types, values, nulls);
+	PG_RETURN_VOID();
+}
+
+/*
  * lease_admit: lease.admit(resource, epoch)
  */
 Datum
@@ -157,7 +183,7 @@ lease_admit(PG_FUNCTION_ARGS)
 
 	arg_begin_write("lease.admit()");
 	execute("admission", "SELECT lease.record_admission($1, $2, $3)",
-			lengthof(types), types, values);
+			lengthof(types), types, values, NULL);
 	PG_RETURN_VOID();
 }
 

@@ -529,7 +529,7 @@ lease_event_digest(PG_FUNCTION_ARGS)
 /*
  * lease_keep_events: the trigger lease_keep_events
  *
- * It keeps what is in lease.event and lease.pruned as it is.
+ * It keeps what is in lease.event, lease.pruned and lease.acknowledgement as it is.
  */
 Datum
 lease_keep_events(PG_FUNCTION_ARGS)
@@ -546,8 +546,10 @@ lease_keep_events(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot change what is in table \"lease.%s\"",
 						RelationGetRelationName(data->tg_relation)),
-				 errdetail("The history of leases is append-only."),
-				 errhint("Call lease.prune() to remove what is old.")));
+				 strcmp(RelationGetRelationName(data->tg_relation), "acknowledgement") == 0 ?
+				 errdetail("What was acknowledged is append-only.") :
+				 (errdetail("The history of leases is append-only."),
+				  errhint("Call lease.prune() to remove what is old."))));
 	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
 		PG_RETURN_POINTER(data->tg_newtuple);
 	PG_RETURN_POINTER(data->tg_trigtuple);

@@ -62,6 +62,9 @@ enum
 /* The shortest interval */
 #define EVERY_MIN		USECS_PER_SEC
 
+/* The longest expression, in bytes; one that lists everything has fewer than 400 */
+#define CRON_MAX		1000
+
 /* How far to look, in days: a 29 February on a Monday may be 40 years away */
 #define HORIZON			(100 * 366)
 
@@ -240,8 +243,13 @@ static void
 arg_cron(FunctionCallInfo fcinfo, Cron *cron)
 {
 	char	   *expression = text_to_cstring(PG_GETARG_TEXT_PP(Arg_cron));
-	char	   *error = cron_parse(cron, expression);
+	char	   *error;
 
+	if (strlen(expression) > CRON_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("cron must not have more than %d bytes", CRON_MAX)));
+	error = cron_parse(cron, expression);
 	if (error)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -153,6 +153,36 @@ SELECT due_at - :'first' AS due_at, verdict FROM lease.occurrence ORDER BY due_a
 SELECT count(*) FROM lease.occurrence_attempt WHERE due_at < :'third';
 SELECT lease.prune_occurrences(NULL);
 
+-- An occurrence that is begun.
+SELECT timestamptz :'first' + interval '28 h' AS sixth \gset
+SELECT outcome, attempt FROM lease.begin_occurrence('t', :'sixth', :b);
+\set VERBOSITY sqlstate
+-- What finishes it takes no verdict that is none, and no other epoch, under a guard either.
+BEGIN;
+SELECT lease.guard('jobs', :b);
+SAVEPOINT s;
+SELECT lease.record_finish('t', :'sixth', 1, :b, 'abandoned', NULL);
+ROLLBACK TO s;
+SELECT lease.record_finish('t', :'sixth', 1, :b, NULL, NULL);
+ROLLBACK TO s;
+SELECT lease.record_finish('t', :'sixth', 1, :b + 1, 'done', NULL);
+ROLLBACK;
+\set VERBOSITY terse
+
+-- A task that is defined again, here under another lease: what the earlier one has left
+-- unsettled is not due, and neither leader finishes it any more.
+SELECT lease.drop_task('t'), lease.create('others', ttl => '10 days');
+SELECT lease.create_task('t', 'others', every => '1 h', anchor => :'first');
+SELECT epoch AS c FROM lease.acquire('others', 'C') \gset
+SELECT * FROM lease.due('t');
+SELECT * FROM lease.begin_occurrence('t', :'sixth', :c);
+SELECT * FROM lease.finish_occurrence('t', :'sixth', 1, :b);
+\set VERBOSITY sqlstate
+SELECT * FROM lease.finish_occurrence('t', :'sixth', 1, :c);
+\set VERBOSITY terse
+SELECT lease, attempts, o.verdict, a.verdict AS of_attempt FROM lease.occurrence o JOIN lease.occurrence_attempt a USING (task, due_at) WHERE due_at = :'sixth';
+SELECT lease.revoke('others') = :c AS revoked, lease.drop('others');
+
 SELECT lease.drop_task('t');
 SELECT lease.prune_occurrences('infinity') AS of_dropped_tasks;
 SELECT count(*) FROM lease.occurrence_attempt;

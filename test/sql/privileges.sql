@@ -91,6 +91,19 @@ SELECT epoch AS over FROM lease.acquire('team/over', 'a') \gset
 SELECT lease.release('team/over', :over);
 RESET ROLE;
 
+-- A task of the team: an occurrence is begun, another one due.  And an action, with an
+-- acknowledgement.
+SET lease.clock_offset = '-1 h';
+SELECT lease.create_task('team/task', 'team', every => '20 min', anchor => now() - interval '10 min', misfire => 'all'),
+	lease.create_action('team/mail', 'team', 'unfenced', 'mail server') \g /dev/null
+RESET lease.clock_offset;
+CREATE TABLE moment AS SELECT min(due_at) AS begun, max(due_at) AS due FROM lease.due('team/task');
+GRANT SELECT ON moment TO PUBLIC;
+SET ROLE regress_member;
+SELECT outcome FROM moment, lease.begin_occurrence('team/task', begun, :epoch);
+SELECT class FROM lease.begin_action('team/mail', :epoch, acknowledge => 'why');
+RESET ROLE;
+
 -- Tables that each of the roles owns.
 CREATE TABLE own_table (x int);
 CREATE TABLE fenced_table (x int);
@@ -143,11 +156,32 @@ INSERT INTO command (sql) VALUES
 	($$SELECT count(*) FROM lease.peer$$),
 	($$SELECT count(*) FROM lease.orphan$$),
 	($$SELECT value FROM lease.metric WHERE metric = 'lease_held' AND labels->>'lease' = 'team'$$),
+	($$SELECT outcome FROM moment, lease.begin_occurrence('team/task', due, $1)$$),
+	($$SELECT standing FROM moment, lease.finish_occurrence('team/task', begun, 1, $1)$$),
+	($$SELECT class FROM lease.begin_action('team/mail', $1, acknowledge => 'why')$$),
+	($$SELECT lease.is_guarded('team', $1)$$),
+	($$SELECT lease.admit('store', 1)$$),
+	($$SELECT lease.occurrence_key('team/task', '2026-01-01')$$),
+	($$SELECT count(*) FROM lease.due()$$),
+	($$SELECT count(*) FROM lease.occurrences('* * * * *', up_to => 1)$$),
+	($$SELECT lease.transaction_time() = now()$$),
+	($$SELECT lease.is_fenced('pg_class', 'team')$$),
+	($$SELECT ready FROM lease.maintenance$$),
+	($$SELECT supported FROM lease.guarantee$$),
+	($$SELECT attempts FROM lease.task t JOIN lease.task_cursor c ON c.task = name JOIN lease.occurrence o USING (task)$$),
+	($$SELECT count(*) FROM lease.occurrence_attempt$$),
+	($$SELECT count(*) FROM lease.misfire$$),
+	($$SELECT count(*) FROM lease.action$$),
+	($$SELECT count(*) FROM lease.acknowledgement$$),
 	-- the same for what is not held, or does not exist
 	($$SELECT outcome FROM lease.renew('team', 1)$$),
 	($$SELECT lease.guard('team', 1)$$),
 	($$SELECT lease.release('team', 1)$$),
 	($$SELECT lease.release('none', 1)$$),
+	($$SELECT outcome FROM moment, lease.begin_occurrence('team/task', due, 1)$$),
+	($$SELECT lease.begin_occurrence('none', '2026-01-01', 1)$$),
+	($$SELECT class FROM lease.begin_action('team/mail', 1, acknowledge => 'why')$$),
+	($$SELECT lease.admit('store', 0)$$),
 	($$SELECT lease.acquire('none', 'a')$$),
 	-- what administrators do
 	($$SELECT lease.create('new')$$),
@@ -161,6 +195,12 @@ INSERT INTO command (sql) VALUES
 	($$SELECT lease.raise_floor(1) > 0$$),
 	($$SELECT lease.allow('regress_stranger')$$),
 	($$SELECT lease.disallow('regress_stranger')$$),
+	($$SELECT lease.create_task('new', 'team', every => '1 h')$$),
+	($$SELECT lease.alter_task('team/task', enabled => false)$$),
+	($$SELECT lease.drop_task('team/task')$$),
+	($$SELECT lease.create_action('new', 'team', 'unfenced', 'mail server')$$),
+	($$SELECT lease.drop_action('team/mail')$$),
+	($$SELECT lease.prune_occurrences('-infinity')$$),
 	-- what owners of tables do
 	($$SELECT lease.protect('own_table', 'team', ddl => false)$$),
 	($$SELECT lease.unprotect('fenced_table')$$),
@@ -174,6 +214,25 @@ INSERT INTO command (sql) VALUES
 	($$SELECT count(*) FROM lease.report$$),
 	($$INSERT INTO lease.report SELECT * FROM lease.report WHERE false$$),
 	($$DELETE FROM lease.heartbeat$$),
+	($$SELECT lease.record_begin('team/task', due, $1) FROM moment$$),
+	($$SELECT lease.record_finish('team/task', begun, 1, $1, 'done', NULL) FROM moment$$),
+	($$SELECT lease.acknowledge('team/mail', $1, NULL, NULL, 'why')$$),
+	($$SELECT lease.record_acknowledgement('team/mail', $1, NULL, NULL, 'why', 'regress_owner')$$),
+	($$SELECT lease.record_admission('store', 1, 'regress_owner')$$),
+	($$SELECT lease.define_task(t, 'drop') FROM lease.task t$$),
+	($$SELECT lease.write_task(t, 'drop') FROM lease.task t$$),
+	($$SELECT lease.define_action(a, 'drop') FROM lease.action a$$),
+	($$SELECT lease.write_action(a, 'drop') FROM lease.action a$$),
+	($$SELECT lease.pass_over(t, now(), $1) FROM lease.task t$$),
+	($$SELECT count(*) FROM lease.admission$$),
+	($$INSERT INTO lease.task SELECT * FROM lease.task WHERE false$$),
+	($$UPDATE lease.task SET enabled = true$$),
+	($$UPDATE lease.task_cursor SET passed_over = 0$$),
+	($$UPDATE lease.occurrence SET verdict = NULL, settled_at = NULL$$),
+	($$DELETE FROM lease.occurrence_attempt$$),
+	($$DELETE FROM lease.acknowledgement$$),
+	($$TRUNCATE lease.acknowledgement$$),
+	($$DELETE FROM lease.admission$$),
 	($$SELECT name FROM lease.lease WHERE name = 'team' FOR UPDATE$$),
 	($$LOCK TABLE lease.lease IN ACCESS SHARE MODE$$),
 	($$LOCK TABLE lease.lease IN SHARE MODE$$),
@@ -376,7 +435,7 @@ SELECT count(*) AS fences FROM pg_trigger WHERE tgname LIKE 'lease%';
 
 ALTER DATABASE :"DBNAME" OWNER TO CURRENT_USER;
 DROP SCHEMA regress_tables, regress_planted CASCADE;
-DROP TABLE own_table, fenced_table, command;
+DROP TABLE own_table, fenced_table, moment, command;
 DROP FUNCTION try;
 DROP ROLE regress_owner, regress_stranger, regress_allowed, regress_member, regress_noinherit,
 	regress_team, regress_watcher, regress_table_owner;

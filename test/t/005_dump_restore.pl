@@ -2,7 +2,8 @@
 #
 # By the owner of the database, who is no superuser (the extension is a trusted one),
 # and by a superuser; as a script and as an archive; and of what was restored once
-# more.  Leases, settings, grants and fences come back as they were.  The first epoch
+# more.  Leases, settings, grants and fences come back as they were, and so does what is
+# known of tasks and actions: what is settled there is settled here.  The first epoch
 # after that is greater than every epoch that was ever told in the database the dump
 # was made of, also after the dump: the two are branches of one history, and a token
 # of one must never be valid for a grant of the other.
@@ -36,7 +37,10 @@ my @status = (
 	'SELECT * FROM lease.fence ORDER BY rel::text',
 	'SELECT * FROM work ORDER BY 1, 2',
 	'SELECT * FROM parts ORDER BY 1, 2',
+	map { "SELECT * FROM lease.$_ ORDER BY 1, 2" }
+	  qw(task task_cursor occurrence misfire action acknowledgement admission),
 );
+push @status, 'SELECT * FROM lease.occurrence_attempt ORDER BY task, due_at, attempt';
 
 # in_database(DATABASE, USER, SQL) runs a script and returns its output.
 sub in_database
@@ -98,6 +102,38 @@ foreach my $lease ('released', 'reserved', 'revoked')
 my $held = in_database('source', 'keeper',
 	q{SELECT epoch FROM lease.acquire('held', 'H', metadata => '{"pid": 42}')});
 cmp_ok($held, '>', $rolled_back, 'epochs in the source grow');
+
+# Tasks, defined three hours ago.  Of one, two occurrences were passed over and one is done;
+# of the other, one has failed and is to be tried again, one is being done, and one is due.
+# Actions, and what was said and admitted of them.
+$node->safe_psql(
+	'source', q{
+	SET lease.clock_offset = '-3 h';
+	SELECT lease.create_task('nightly', 'scheduled', cron => '30 2 L * *', time_zone => 'europe/berlin');
+	SELECT lease.create_task('skipped', 'held', every => '1 h', anchor => now() - interval '30 min',
+		misfire => 'skip', misfire_after => '40 min');
+	SELECT lease.create_task('each', 'held', every => '1 h', anchor => now() - interval '30 min', misfire => 'all',
+		retry_after => '0');
+});
+my @each = split /\n/, in_database('source', 'keeper', "SELECT due_at FROM lease.due('each')");
+my $done = in_database('source', 'keeper', "SELECT due_at FROM lease.due('skipped')");
+is(scalar(@each), 3, 'what is due in the source');
+in_database(
+	'source', 'keeper', qq{
+	SELECT lease.begin_occurrence('skipped', '$done', $held),
+		lease.finish_occurrence('skipped', '$done', 1, $held, 'done', '{"rows": 7}'),
+		lease.begin_occurrence('each', '$each[0]', $held),
+		lease.finish_occurrence('each', '$each[0]', 1, $held, 'failed'),
+		lease.begin_occurrence('each', '$each[1]', $held);
+	SELECT lease.create_action('write', 'held', 'protected', 'table work', 'work'),
+		lease.create_action('mail', 'held', 'unfenced', 'mail server');
+	SELECT lease.begin_action('mail', $held, 'each', '$each[1]', 'a mail twice can be borne'),
+		lease.begin_action('mail', $held, acknowledge => 'another one');
+	SELECT lease.admit('store', 5);
+});
+is( in_database('source', 'keeper',
+		"SELECT occurrences FROM lease.misfire WHERE task = 'skipped'"),
+	'2', 'what is passed over in the source');
 
 my $dumps = PostgreSQL::Test::Utils::tempdir;
 my $before = everything('source');
@@ -169,6 +205,61 @@ sub check
 			  . " INSERT INTO work VALUES ($again, 'H'); COMMIT"),
 		'',
 		'and the new one can write');
+	check_maintenance($target, $user, $again);
+	return;
+}
+
+# begin(TARGET, USER, TASK, TIME, EPOCH) begins an occurrence and returns the answer.
+sub begin
+{
+	my ($target, $user, $task, $time, $epoch) = @_;
+
+	return in_database($target, $user,
+		"SELECT outcome, attempt FROM lease.begin_occurrence('$task', '$time', $epoch)");
+}
+
+# check_maintenance(TARGET, USER, EPOCH) goes on with the tasks where they were.
+sub check_maintenance
+{
+	my ($target, $user, $epoch) = @_;
+	my $earlier = in_database($target, $user,
+		"SELECT timestamptz '$done' - interval '1 h'");
+
+	is(begin($target, $user, 'skipped', $done, $epoch),
+		'done|1', 'what is done there cannot be begun here');
+	is(begin($target, $user, 'skipped', $earlier, $epoch),
+		'passed over|', 'nor what was passed over');
+	is( in_database($target, $user,
+			"SELECT due_at = '$each[0]', due_at = '$each[1]', due_at = '$each[2]', state, ready"
+			  . " FROM lease.due('each') ORDER BY due_at"),
+		"t|f|f|retry|t\nf|t|f|abandoned|t\nf|f|t|due|t",
+		'what is due there is due here');
+	is(begin($target, $user, 'each', $each[$_], $epoch),
+		$_ < 2 ? 'started|2' : 'started|1', "and attempts are counted on")
+	  foreach 0 .. 2;
+	is( in_database($target, $user,
+			"SELECT attempt, verdict FROM lease.occurrence_attempt"
+			  . " WHERE due_at = '$each[1]' ORDER BY attempt"),
+		"1|abandoned\n2|", 'of which the earlier one is abandoned');
+	is( in_database($target, $user,
+			"SELECT lease.prune_occurrences('infinity')"),
+		'1', 'what is settled is pruned');
+	is(begin($target, $user, 'skipped', $done, $epoch),
+		'passed over|', 'and cannot be begun again after that either');
+
+	is( in_database($target, $user,
+			"SELECT class FROM lease.begin_action('mail', $epoch, acknowledge => 'here');"
+			  . " SELECT id, reason FROM lease.acknowledgement ORDER BY id"),
+		"unfenced\n1|a mail twice can be borne\n2|another one\n3|here",
+		'the numbers of acknowledgements go on');
+	is(error_of($target, 'DELETE FROM lease.acknowledgement'),
+		'55000', 'which are still append-only');
+	is( in_database($target, $user,
+			"SELECT supported FROM lease.guarantee WHERE action = 'write'"),
+		't', 'a protected action is that of the restored table');
+	is(error_of($target, "SELECT lease.admit('store', 4)"),
+		'LS001', 'an epoch that was superseded at a resource is superseded here');
+	is( in_database($target, $user, "SELECT lease.admit('store', 5)"), '', 'and the latest is not');
 	return;
 }
 

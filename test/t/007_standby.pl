@@ -69,6 +69,40 @@ is( $standby->safe_psql('postgres',
 cmp_ok($standby->safe_psql('postgres', 'SELECT count(*) FROM lease.metric'),
 	'>', 10, 'metric works');
 
+# So do tasks: what is due there is due here, by the same clock.
+my $define = q{
+	SET lease.clock_offset = '-2 h';
+	SELECT lease.create_task('T', 'L', every => '1 h', anchor => now() - interval '30 min', misfire => 'all');
+	SELECT lease.create_action('A', 'L', 'unfenced', 'elsewhere');
+};
+$primary->safe_psql('postgres', $define);
+my ($begun, $due) = split /\n/,
+  $primary->safe_psql('postgres', "SELECT due_at FROM lease.due('T')");
+$primary->safe_psql('postgres',
+	"SELECT lease.begin_occurrence('T', '$begun', $epoch), lease.admit('R', $epoch),"
+	  . " lease.begin_action('A', $epoch, acknowledge => 'it can be borne')");
+$primary->wait_for_catchup($standby);
+is( $standby->safe_psql('postgres',
+		"SELECT due_at = '$begun', state, ready, epoch FROM lease.due() ORDER BY due_at"),
+	"t|running|f|$epoch\nf|due|t|",
+	'due shows what is due');
+is( $standby->safe_psql('postgres',
+		"SELECT task, ready, running, oldest = '$due', next_due > now() FROM lease.maintenance"),
+	'T|1|1|t|t',
+	'maintenance the tasks');
+is( $standby->safe_psql('postgres',
+		"SELECT o FROM lease.occurrences(every => '1 h', anchor => '$due', after => '$begun', up_to => 1) AS o"),
+	$due, 'occurrences when they are');
+is( $standby->safe_psql('postgres',
+		'SELECT action, class, supported FROM lease.guarantee'),
+	'A|unfenced|f',
+	'guarantee the actions');
+is( $standby->safe_psql('postgres',
+		"SELECT lease.occurrence_key('T', '$due') IS NOT NULL, lease.is_fenced('work', 'L'),"
+		  . " lease.is_guarded('L', $epoch), (SELECT count(*) FROM lease.acknowledgement)"),
+	't|t|f|1',
+	'and so on');
+
 # What the doctor says of standbys and of what a crash or a failover may take back
 my $findings = "SELECT severity, object FROM lease.doctor() WHERE object LIKE 'setting s%' ORDER BY 2, 1";
 is($primary->safe_psql('postgres', $findings),
@@ -117,6 +151,17 @@ my %call = (
 	retire => "lease.retire('A')",
 	guard => "lease.guard('L', $epoch)",
 	'guard under a stale epoch' => "lease.guard('M', $epoch)",
+	begin_occurrence => "lease.begin_occurrence('T', '$due', $epoch)",
+	'begin_occurrence of what is begun' => "lease.begin_occurrence('T', '$begun', $epoch)",
+	finish_occurrence => "lease.finish_occurrence('T', '$begun', 1, $epoch)",
+	create_task => "lease.create_task('U', 'L', every => '1 h')",
+	alter_task => "lease.alter_task('T', enabled => false)",
+	drop_task => "lease.drop_task('T')",
+	create_action => "lease.create_action('B', 'L', 'unfenced', 'elsewhere')",
+	drop_action => "lease.drop_action('A')",
+	begin_action => "lease.begin_action('A', $epoch, acknowledge => 'it can be borne')",
+	prune_occurrences => "lease.prune_occurrences('-infinity')",
+	admit => "lease.admit('R', $epoch)",
 );
 my $s = session($standby);
 foreach my $name (sort keys %call)

@@ -365,6 +365,40 @@ fresh('one');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM work'),
 	$written, 'nobody but L under a guard has written');
 
+# Maintenance in one transaction and in several, through the one server connection: what L
+# begins and finishes is L's, whatever is in between, and nothing of it is left for M.
+{
+	$node->safe_psql(
+		'postgres', q{
+		SET lease.clock_offset = '-3 h';
+		SELECT lease.create_task('T', 'L', every => '1 h', anchor => now() - interval '30 min', misfire => 'all');
+	});
+	my @due = split /\n/, $node->safe_psql('postgres', "SELECT due_at FROM lease.due('T')");
+	my $begin = "SELECT outcome, attempt FROM lease.begin_occurrence('T', '%s', %d)";
+	my $finish = "SELECT standing, settled FROM lease.finish_occurrence('T', '%s', 1, %d)";
+
+	my $answer = $l->query('BEGIN; ' . sprintf($begin, $due[0], $epoch{L}) . '; '
+		  . write_to('work', 'maintenance') . '; ' . sprintf($finish, $due[0], $epoch{L}) . '; COMMIT');
+	is($answer->{rows}, "started|1\ndone|t", 'an occurrence is begun, done and finished');
+	$written++;
+	refused($m->query(write_to('work', 'm')), 'LS004', 'which guards nothing of the next client');
+
+	is($l->do(sprintf $begin, $due[1], $epoch{L}), 'started|1', 'one is begun');
+	refused($m->query(sprintf $finish, $due[1], $epoch{M}),
+		$epoch{M} > $epoch{L} ? 'LS003' : 'LS001',
+		'another client with its own epoch cannot finish it');
+	refused($l->query(write_to('work', 'l')), 'LS004', 'its own next transaction is not guarded');
+	is($l->do(sprintf $begin, $due[1], $epoch{L}), 'running|1', 'it is running');
+	is($l->do(sprintf $finish, $due[1], $epoch{L}), 'done|t', 'and finished, in the third transaction');
+	is($m->do(sprintf $finish, $due[1], $epoch{L}), 'done|f',
+		'whoever repeats that is told what stands');
+	is( $node->safe_psql('postgres',
+			"SELECT (SELECT count(*) FROM work WHERE who = 'maintenance'), count(*),"
+			  . " count(*) FILTER (WHERE verdict = 'done') FROM lease.occurrence_attempt"),
+		'1|2|2',
+		'each was done once');
+}
+
 # Who waits in line has locks of its session while it waits, and only then; a client
 # that gives up or vanishes leaves none for the next one on that server connection.
 {

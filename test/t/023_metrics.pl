@@ -20,7 +20,9 @@ my $files = "$FindBin::RealBin/../../doc/metrics";
 my $node = new_server('metrics');
 
 # Something of each: a lease that is held and one that is expired, with progress and
-# without, a peer that is stale.  The fourth was never granted.
+# without, a peer that is stale; a task of which one occurrence is done, one has failed for
+# good, one is being done and one is due, and one that has nothing yet.  The fourth lease
+# was never granted.
 $node->safe_psql(
 	'postgres', q{
 	CREATE ROLE exporter LOGIN IN ROLE pg_monitor;
@@ -31,6 +33,37 @@ $node->safe_psql(
 	SELECT lease.acquire('expired', 'B'), lease.beat('B', '{"owns": ["job"]}');
 	SELECT lease.progress(name, epoch) FROM lease.status WHERE name = 'expired';
 });
+$node->safe_psql(
+	'postgres', q{
+	SET lease.clock_offset = '-5 h';
+	SELECT lease.create_task('busy', 'L', every => '1 h', anchor => now() - interval '30 min',
+		misfire => 'all', misfire_window => '270 min', max_attempts => 1);
+	SELECT lease.create_task('idle', 'L', cron => '0 0 29 2 *', enabled => false);
+	RESET lease.clock_offset;
+	DO $$
+	DECLARE
+		due timestamptz[] := ARRAY(SELECT due_at FROM lease.due('busy') ORDER BY due_at);
+		epoch bigint := (SELECT epoch FROM lease.status WHERE name = 'L');
+	BEGIN
+		PERFORM lease.begin_occurrence('busy', d, epoch) FROM unnest(due[1:3]) AS d;
+		PERFORM lease.finish_occurrence('busy', due[1], 1, epoch),
+			lease.finish_occurrence('busy', due[2], 1, epoch, 'failed');
+	END
+	$$;
+});
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT labels->>'task', metric, CASE WHEN metric LIKE '%seconds' THEN round(value / 60) ELSE value END
+		FROM lease.metric WHERE subject = 'task' ORDER BY 1, 2},
+		connstr => $node->connstr('postgres') . ' user=exporter'),
+	join("\n",
+		'busy|lease_task_done_age_seconds|210', 'busy|lease_task_enabled|1',
+		'busy|lease_task_last_failed|1', 'busy|lease_task_late_seconds|30',
+		'busy|lease_task_passed_over_total|1', 'busy|lease_task_ready|1',
+		'busy|lease_task_running|1', 'idle|lease_task_enabled|0',
+		'idle|lease_task_last_failed|0', 'idle|lease_task_passed_over_total|0',
+		'idle|lease_task_ready|0', 'idle|lease_task_running|0'),
+	'lease.metric tells of tasks, also whoever is no member of the role of their lease');
 my $expected = $node->safe_psql('postgres',
 	'SELECT DISTINCT metric, kind FROM lease.metric ORDER BY 1');
 is(scalar(split /\n/, $expected), 22, 'lease.metric has all there is');
