@@ -39,9 +39,7 @@ my $LATE = 1;              # how long after its time a grant may still be found 
 #----
 
 my $files = PostgreSQL::Test::Utils::tempdir();
-my ($faketime) =
-  grep { -f } glob '/usr/lib/*/faketime/libfaketime.so.1'
-  . ' /usr/lib{64,}/faketime/libfaketime.so.1 /usr/local/lib/faketime/libfaketime.so.1';
+my $faketime = libfaketime();
 my $boot_library = "$files/boot.so";
 my $wall = 0;              # what the wall clock is ahead, in seconds
 

@@ -14,7 +14,7 @@ use Test::More;
 
 our @EXPORT = qw(
   new_server session refused wait_until wait_for_event wait_for_fence
-  commits_in_order $PATIENCE $AHEAD
+  commits_in_order libfaketime $PATIENCE $AHEAD
 );
 
 # Seconds that a test waits for what must happen.
@@ -114,6 +114,17 @@ sub commits_in_order
 		push @rows, \%row;
 	}
 	return @rows;
+}
+
+# libfaketime returns the library that shifts the clock of a program into which it is
+# preloaded, if it is installed.
+sub libfaketime
+{
+	my ($library) =
+	  grep { -f } glob '/usr/lib/*/faketime/libfaketime.so.1'
+	  . ' /usr/lib{64,}/faketime/libfaketime.so.1 /usr/local/lib/faketime/libfaketime.so.1';
+
+	return $library;
 }
 
 # LeaseTest::Session is a psql process whose answers can be awaited later.
