@@ -55,6 +55,12 @@
 /* How long one attempt may take at all servers, with its doubts, if nothing else says */
 #define ONE_ATTEMPT		(15 * SECOND)
 
+/* How often a grant may be confirmed too late for anything to be done under it */
+#define LATE_CONFIRMATIONS	5
+
+/* How long who leaves waits for an answer that is under way */
+#define LAST_PATIENCE	(1 * SECOND)
+
 /* How long to try to give a lease back, which would expire anyway */
 #define RELEASE_EFFORT	(5 * SECOND)
 #define WITHDRAW_EFFORT (3 * SECOND)
@@ -154,13 +160,13 @@ campaign_begin(Campaign *campaign)
 	campaign->release_sent = false;
 	campaign->not_held = false;
 	campaign->exit_code = 0;
-	campaign->message[0] = '\0';
+	memset(campaign->messages, 0, sizeof(campaign->messages));
 	log_grant(0, campaign->generation);
 }
 
 /*
- * campaign_leave begins to give back what the campaign has, or may have.  Only what
- * could take long is broken off.
+ * campaign_leave begins to give back what the campaign has, or may have.  What could
+ * take long is broken off, and an answer that does not come is not waited for.
  */
 void
 campaign_leave(Campaign *campaign)
@@ -174,6 +180,8 @@ campaign_leave(Campaign *campaign)
 		campaign->request = REQUEST_NONE;
 		connection_close(&campaign->connection);
 	}
+	else if (campaign->request != REQUEST_NONE)
+		connection_hurry(&campaign->connection, LAST_PATIENCE);
 	campaign->leave_until = now + (has_grant(campaign) ? RELEASE_EFFORT : WITHDRAW_EFFORT);
 	if (campaign->state == CAMPAIGN_HOLDER)
 		campaign->leave_until = Min(campaign->leave_until,
@@ -254,10 +262,12 @@ static void
 note_opened(Campaign *campaign)
 {
 	PGconn	   *conn = campaign->connection.conn;
+	char		message[MESSAGE_SIZE];
 
 	campaign->looked = false;
-	log_line(campaign->failures > 0 ? LEVEL_INFO : LEVEL_DEBUG, "connected",
-			 "connected to %s, port %s", PQhost(conn), PQport(conn));
+	snprintf(message, sizeof(message), "connected to %s, port %s", PQhost(conn), PQport(conn));
+	log_line(campaign->failures > 0 && failure_is_news(campaign, message) ?
+			 LEVEL_INFO : LEVEL_DEBUG, "connected", "%s", message);
 }
 
 /*
@@ -302,8 +312,27 @@ set_deadline(Campaign *campaign)
 }
 
 /*
+ * take_late_confirmation notes that the answer came too late to do anything under the
+ * grant, which is renewed once more.  If that happens time and again, the ttl is too
+ * short for this connection, and the lease must not be kept from others.
+ */
+static void
+take_late_confirmation(Campaign *campaign)
+{
+	double		took = (monotonic_now() - campaign->sent) / (double) SECOND;
+	char		why[200];
+
+	snprintf(why, sizeof(why),
+			 "the lease was confirmed after %.1f s, too late to do anything in the %.1f s that it lasts",
+			 took, campaign->ttl / (double) SECOND);
+	failure_note(campaign, why);
+	campaign->renew_at = 0;
+	if (campaign->failures >= LATE_CONFIRMATIONS)
+		campaign_give_up(campaign, EXIT_NOT_ACQUIRED, "not_acquired", why);
+}
+
+/*
  * take_confirmation notes that the grant is certain, from now on until the deadline.
- * If the answer came too late to do anything, the grant is renewed once more.
  */
 static void
 take_confirmation(Campaign *campaign)
@@ -318,7 +347,7 @@ take_confirmation(Campaign *campaign)
 	{
 		if (now >= campaign_stop_at(campaign))
 		{
-			campaign->renew_at = now;
+			take_late_confirmation(campaign);
 			return;
 		}
 		campaign->state = CAMPAIGN_HOLDER;

@@ -22,6 +22,10 @@ typedef enum CampaignState
 	CAMPAIGN_OVER				/* it has nothing */
 } CampaignState;
 
+/* Messages that are remembered, so that they are not logged over and over */
+#define MESSAGE_SIZE	1024
+#define MESSAGES_KEPT	4
+
 /* What can be asked of the server */
 typedef enum Request
 {
@@ -72,8 +76,11 @@ typedef struct Campaign
 	bool		looked;			/* what came of it has been looked up */
 	int64		stray_epoch;	/* what it was, if it was granted */
 	bool		reserved;		/* the lease is reserved for us */
-	char		message[1024];	/* the latest failure that was logged */
-	int64		message_until;	/* for how long it need not be logged again */
+	struct
+	{
+		char text[	MESSAGE_SIZE];
+		int64		until;		/* it need not be logged again before */
+	}			messages[MESSAGES_KEPT];	/* that were logged latest */
 
 	/* Of a grant */
 	int64		epoch;			/* 0: none */

@@ -199,6 +199,15 @@ connection_prepare(Connection *connection, ConnectOptions *options)
 }
 
 /*
+ * connection_hurry does not wait for what is under way for longer than that.
+ */
+void
+connection_hurry(Connection *connection, int64 timeout)
+{
+	connection->until = Min(connection->until, monotonic_now() + timeout);
+}
+
+/*
  * connection_close closes the connection, whatever is under way.
  */
 void

@@ -62,6 +62,7 @@ extern void connection_open(Connection *connection, int64 timeout);
 extern void connection_ask(Connection *connection, const char *query, int count,
 						   const char *const values[], int64 timeout);
 extern ConnectionNews connection_step(Connection *connection);
+extern void connection_hurry(Connection *connection, int64 timeout);
 extern void connection_close(Connection *connection);
 extern void connection_reject(Connection *connection, const char *why);
 extern struct pollfd connection_descriptor(const Connection *connection);

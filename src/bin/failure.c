@@ -69,17 +69,24 @@ pause_length(const Campaign *campaign)
 
 /*
  * failure_is_news tells whether a message has to be logged: if it is not the same as
- * the last one, or if that was long ago.
+ * one of the last few, or if that was long ago.
  */
 bool
 failure_is_news(Campaign *campaign, const char *message)
 {
 	int64		now = monotonic_now();
+	int			oldest = 0;
 
-	if (strcmp(campaign->message, message) == 0 && now < campaign->message_until)
-		return false;
-	strlcpy(campaign->message, message, sizeof(campaign->message));
-	campaign->message_until = now + REPEAT_MESSAGE;
+	for (int i = 0; i < MESSAGES_KEPT; i++)
+	{
+		if (now < campaign->messages[i].until &&
+			strncmp(campaign->messages[i].text, message, MESSAGE_SIZE - 1) == 0)
+			return false;
+		if (campaign->messages[i].until < campaign->messages[oldest].until)
+			oldest = i;
+	}
+	strlcpy(campaign->messages[oldest].text, message, MESSAGE_SIZE);
+	campaign->messages[oldest].until = now + REPEAT_MESSAGE;
 	return true;
 }
 
@@ -114,6 +121,7 @@ log_failure(Campaign *campaign, const char *message)
  * is_hopeless tells whether the server has said something that will not change by
  * trying again.  Who has held the lease before knows that it may: --keep means for
  * ever.  Once there was a connection, a refused one may be a mishap of the moment.
+ * (Poolers say 08P01 of whatever they do not like, also of a server that is starting.)
  */
 static bool
 is_hopeless(const Campaign *campaign, const char *sqlstate)
@@ -121,7 +129,7 @@ is_hopeless(const Campaign *campaign, const char *sqlstate)
 	static const char *const of_requests[] = {
 		"LS005", "LS007", "0A", "22", "3F", "42"
 	};
-	static const char *const of_connections[] = {"08P01", "28", "3D"};
+	static const char *const of_connections[] = {"28", "3D"};
 
 	for (size_t i = 0; i < lengthof(of_requests); i++)
 	{
@@ -188,6 +196,19 @@ failure_note(Campaign *campaign, const char *message)
 }
 
 /*
+ * give_up_unless_in_line ends a candidacy that does not wait when no server is left to
+ * be tried.
+ */
+static void
+give_up_unless_in_line(Campaign *campaign)
+{
+	if (!campaign->settings.in_line && campaign->connection.all_failed &&
+		!campaign->in_doubt)
+		campaign_give_up(campaign, EXIT_CONNECTION, "not_connected",
+						 "no server could be reached");
+}
+
+/*
  * failure_note_closed notes that the connection has failed.
  */
 void
@@ -206,10 +227,8 @@ failure_note_closed(Campaign *campaign)
 	}
 	campaign->release_sent |= campaign->request == REQUEST_RELEASE;
 	failure_note(campaign, connection->message);
-	if (is_candidate && !campaign->settings.in_line &&
-		connection->all_failed && !campaign->in_doubt)
-		campaign_give_up(campaign, EXIT_CONNECTION, "not_connected",
-						 "no server could be reached");
+	if (is_candidate)
+		give_up_unless_in_line(campaign);
 }
 
 /*
@@ -224,7 +243,9 @@ failure_note_error(Campaign *campaign)
 	const char *primary = PQresultErrorField(connection->result, PG_DIAG_MESSAGE_PRIMARY);
 	const char *detail = PQresultErrorField(connection->result, PG_DIAG_MESSAGE_DETAIL);
 	const char *hint = PQresultErrorField(connection->result, PG_DIAG_MESSAGE_HINT);
-	char		message[1024];
+	char		message[MESSAGE_SIZE];
+	bool		is_candidate = campaign->state == CAMPAIGN_CANDIDATE;
+	bool		is_read_only;
 
 	if (sqlstate == NULL)
 		sqlstate = "";
@@ -233,7 +254,8 @@ failure_note_error(Campaign *campaign)
 			 primary != NULL ? primary : PQresultErrorMessage(connection->result),
 			 detail != NULL ? " DETAIL: " : "", detail != NULL ? detail : "",
 			 hint != NULL ? " HINT: " : "", hint != NULL ? hint : "");
-	if (strcmp(sqlstate, "25006") == 0)
+	is_read_only = strcmp(sqlstate, "25006") == 0;
+	if (is_read_only)
 		connection_reject(connection, message);
 	else if (strncmp(sqlstate, "57P", 3) == 0)
 		connection_close(connection);	/* the server does, too */
@@ -256,5 +278,12 @@ failure_note_error(Campaign *campaign)
 		log_failure(campaign, message);
 	}
 	else
+	{
+		/* There is no doubt that nothing was granted. */
+		if (is_candidate && is_read_only)
+			campaign->request = REQUEST_NONE;
 		failure_note(campaign, message);
+		if (is_candidate && is_read_only)
+			give_up_unless_in_line(campaign);
+	}
 }

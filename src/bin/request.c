@@ -34,8 +34,8 @@
 
 /*
  * How long a holder waits for an answer, as a share of the ttl: short enough for
- * several attempts.  If so many have failed it waits as long as it can, because the
- * server may just be slow.
+ * several attempts.  If so many have failed it waits for half of the time that is left,
+ * because the server may just be slow, and an answer may be lost once more.
  */
 #define HOLDER_TIMEOUT_SHARE	12
 #define SHORT_ATTEMPTS	3
@@ -93,11 +93,11 @@ renewal_timeout(const Campaign *campaign)
 	int64		stop_at = campaign_stop_at(campaign);
 	int64		end = now < stop_at ? stop_at : campaign->deadline;
 
-	if (campaign->ttl == 0)
+	if (campaign->ttl == 0 || campaign->state == CAMPAIGN_UNCONFIRMED)
 		return patience(campaign);
 	if (campaign->failures < SHORT_ATTEMPTS)
 		return short_attempt(campaign);
-	return Min(Max(short_attempt(campaign), end - now), LONGEST_HOLDER_TIMEOUT);
+	return Min(Max(short_attempt(campaign), (end - now) / 2), LONGEST_HOLDER_TIMEOUT);
 }
 
 /*
@@ -106,7 +106,8 @@ renewal_timeout(const Campaign *campaign)
  * For a holder to go on with another server soon is better than to wait.  If there is
  * none, or all have been tried in vain, to wait is better than to begin anew, which
  * takes as long; then each that is still to be tried has its share of the time that
- * is left, as one may hang and the next be slow.
+ * is left, as one may hang and the next be slow.  So has each for a candidate that does
+ * not wait in line.
  */
 int64
 request_connect_timeout(const Campaign *campaign)
@@ -120,6 +121,9 @@ request_connect_timeout(const Campaign *campaign)
 		timeout = short_attempt(campaign);
 	else if (campaign->state == CAMPAIGN_HOLDER)
 		timeout = Max(short_attempt(campaign), left / (targets_untried(targets) + 1));
+	else if (campaign->state == CAMPAIGN_CANDIDATE && !campaign->settings.in_line)
+		timeout = Max(FIRST_PATIENCE, (campaign->wait_until - monotonic_now()) /
+					  (targets_untried(targets) + 1));
 	else if (campaign->ttl > 0)
 		timeout = Max(short_attempt(campaign), FIRST_PATIENCE);
 	return Min(timeout, CONNECT_TIMEOUT);

@@ -422,23 +422,26 @@ take_end_signal(Run *run, int number)
 }
 
 /*
- * take_signals takes the signals that have come.
+ * take_signals takes the signals that have come.  The same one twice, for the command,
+ * is one, as it is for any process.
  */
 static void
 take_signals(Run *run)
 {
 	int			number;
+	bool		to_hand_on[2] = {false, false};
 
 	while ((number = signals_next()) != 0)
 	{
 		if (number == SIGUSR1 || number == SIGUSR2)
-		{
-			if (run->phase == PHASE_RUNNING)
-				give_orders(run, number);
-		}
+			to_hand_on[number == SIGUSR2] = true;
 		else if (number != SIGCHLD)
 			take_end_signal(run, number);
 	}
+	if (to_hand_on[0] && run->phase == PHASE_RUNNING)
+		give_orders(run, SIGUSR1);
+	if (to_hand_on[1] && run->phase == PHASE_RUNNING)
+		give_orders(run, SIGUSR2);
 }
 
 /*
