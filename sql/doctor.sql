@@ -356,13 +356,37 @@ tree(rel, root) AS (
 
 	UNION ALL
 	SELECT 'warning', format('task "%s"', m.task),
-		format('%s may be begun, the earliest of which was due at %s, and lease "%s" is not held.',
-			CASE WHEN m.ready = 1 THEN 'One occurrence' ELSE format('%s occurrences', m.ready) END, m.oldest, m.lease),
-		NULL
+		format('Nothing of it has been begun since %s, when an occurrence was due: lease "%s" %s.', m.late_since, m.lease,
+			CASE WHEN s.state = 'held' THEN format('is held by "%s", which does not do it, or has not committed', s.holder)
+				ELSE 'is not held' END),
+		CASE WHEN s.state = 'held' THEN format('SELECT lease.revoke(%L);', m.lease) END
 	FROM lease.maintenance m
 		JOIN lease.task t ON t.name = m.task
 		JOIN lease.read_status() s ON s.name = m.lease
-	WHERE m.oldest <= lease.transaction_time() - t.misfire_after AND s.state <> 'held'
+	WHERE m.late_since <= lease.transaction_time() - t.misfire_after
+
+	UNION ALL
+	SELECT 'warning', format('task "%s"', m.task),
+		format('An occurrence of it has been running since %s, under an epoch that "%s" still holds. If nobody is at it any more, the remedy has it tried again.',
+			m.running_since, m.running_by),
+		(SELECT format('SELECT lease.finish_occurrence(%L, %L, %s, %s, ''failed'');', a.task, a.due_at, a.attempt, a.epoch)
+			FROM lease.occurrence_attempt a
+			WHERE a.task = m.task AND a.begun_at = m.running_since AND a.verdict IS NULL
+			ORDER BY a.due_at LIMIT 1)
+	FROM lease.maintenance m
+		JOIN lease.task t ON t.name = m.task
+	WHERE m.running_since <= lease.transaction_time() - t.misfire_window
+
+	UNION ALL
+	SELECT CASE WHEN m.last_verdict = 'failed' THEN 'warning' ELSE 'notice' END, format('task "%s"', m.task),
+		CASE WHEN m.last_verdict = 'failed'
+			THEN format('Its latest settled occurrence, due at %s, has failed: %s.', m.last_due, coalesce(m.last_result::text, 'nothing was said'))
+			ELSE format('%s wait after an attempt that failed, the latest at %s: %s.',
+				CASE WHEN m.waiting = 1 THEN 'One occurrence has to' ELSE format('%s occurrences have to', m.waiting) END,
+				m.last_failure, coalesce(m.last_error::text, 'nothing was said')) END,
+		NULL
+	FROM lease.maintenance m
+	WHERE m.enabled AND (m.last_verdict = 'failed' OR m.waiting > 0)
 
 	UNION ALL
 	SELECT 'warning', format('task "%s"', c.task),

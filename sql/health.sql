@@ -235,11 +235,13 @@ CREATE VIEW lease.metric AS
 		CROSS JOIN LATERAL (VALUES
 			('lease_task_enabled', 'gauge', 'Whether occurrences of the task may be begun.', t.enabled::int::float8),
 			('lease_task_ready', 'gauge', 'How many occurrences are due and may be begun.', t.ready::float8),
-			('lease_task_late_seconds', 'gauge', 'For how long the earliest of them has been due.',
-				extract(epoch FROM lease.transaction_time() - t.oldest)::float8),
+			('lease_task_late_seconds', 'gauge', 'Since when nobody has begun an occurrence that was due.',
+				coalesce(extract(epoch FROM lease.transaction_time() - t.late_since), 0)::float8),
 			('lease_task_running', 'gauge', 'How many occurrences are being done.', t.running::float8),
-			('lease_task_done_age_seconds', 'gauge', 'Time since the latest occurrence that was done was due.',
-				extract(epoch FROM lease.transaction_time() - t.last_done)::float8),
+			('lease_task_waiting', 'gauge', 'How many occurrences wait after an attempt that failed.', t.waiting::float8),
+			('lease_task_done_age_seconds', 'gauge', 'Time since the latest occurrence that was done was due, or since the definition.',
+				greatest(extract(epoch FROM lease.transaction_time()
+					- coalesce(t.last_done, (SELECT d.defined_at FROM lease.task AS d WHERE d.name = t.task))), 0)::float8),
 			('lease_task_last_failed', 'gauge', 'Whether the latest settled occurrence has failed.',
 				coalesce(t.last_verdict = 'failed', false)::int::float8),
 			('lease_task_passed_over_total', 'counter', 'How many occurrences nobody began in time.', t.passed_over::float8))

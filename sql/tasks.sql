@@ -50,6 +50,7 @@ CREATE TABLE lease.task (
 	max_attempts integer NOT NULL CHECK (max_attempts > 0),
 	retry_after interval NOT NULL CHECK (retry_after >= '0'),
 	enabled boolean NOT NULL,
+	defined_at timestamptz NOT NULL,
 	CHECK ((cron IS NULL) <> (every IS NULL)),
 	CHECK ((cron IS NULL) = (time_zone IS NULL)),
 	CHECK ((every IS NULL) = (anchor IS NULL))
@@ -67,6 +68,7 @@ COMMENT ON COLUMN lease.task.misfire_window IS 'how long after its time an occur
 COMMENT ON COLUMN lease.task.max_attempts IS 'how many attempts there may be at an occurrence, those that were abandoned included';
 COMMENT ON COLUMN lease.task.retry_after IS 'after an attempt that failed, how long to wait for the next; twice as long after each further one, up to 64 times';
 COMMENT ON COLUMN lease.task.enabled IS 'whether occurrences may be begun; those of the time in which it was disabled are never due';
+COMMENT ON COLUMN lease.task.defined_at IS 'since when there is the present schedule, or it has been enabled: what was due before is not due';
 
 -- Apart from the definition, so that a leader in a long transaction is in nobody's way
 -- who changes that.
@@ -126,6 +128,8 @@ COMMENT ON COLUMN lease.occurrence_attempt.begun_at IS 'when, by the transaction
 COMMENT ON COLUMN lease.occurrence_attempt.verdict IS 'done, failed, or abandoned: the next attempt was begun under a later epoch before it was finished; null: none so far';
 COMMENT ON COLUMN lease.occurrence_attempt.ended_at IS 'when that was decided, by the transaction time';
 COMMENT ON COLUMN lease.occurrence_attempt.result IS 'what was said with the verdict';
+
+CREATE INDEX occurrence_attempt_failed ON lease.occurrence_attempt (task, ended_at) WHERE verdict = 'failed';
 
 CREATE TABLE lease.misfire (
 	task text COLLATE "C" NOT NULL,
@@ -272,6 +276,12 @@ BEGIN
 		new.every := lease.task_interval(new.every, 'every', '1 s');
 	END IF;
 
+	-- What a new schedule says of the past, or the old one of a time in which the task
+	-- was disabled, was never to be done.
+	new.defined_at := CASE WHEN verb <> 'create' AND (old.enabled OR NOT new.enabled)
+			AND (new.cron, new.time_zone, new.every, new.anchor)
+				IS NOT DISTINCT FROM (old.cron, old.time_zone, old.every, old.anchor)
+		THEN old.defined_at ELSE now END;
 	IF verb = 'create' THEN
 		INSERT INTO lease.task SELECT new.* ON CONFLICT DO NOTHING;
 		IF NOT FOUND THEN
@@ -290,16 +300,11 @@ BEGIN
 	UPDATE lease.task t SET cron = new.cron, time_zone = new.time_zone, every = new.every,
 			anchor = new.anchor, misfire = new.misfire, misfire_after = new.misfire_after,
 			misfire_window = new.misfire_window, max_attempts = new.max_attempts,
-			retry_after = new.retry_after, enabled = new.enabled
+			retry_after = new.retry_after, enabled = new.enabled, defined_at = new.defined_at
 		WHERE t.name = new.name;
-
-	-- What a new schedule says of the past, or the old one of a time in which the task
-	-- was disabled, was never to be done.  A cursor that is ahead, because the clock has
-	-- been set back since, comes back, too; what was begun is not begun again.
-	IF (new.enabled AND NOT old.enabled)
-		OR (new.cron, new.time_zone, new.every, new.anchor)
-			IS DISTINCT FROM (old.cron, old.time_zone, old.every, old.anchor)
-	THEN
+	-- A cursor that is ahead, because the clock has been set back since, comes back, too;
+	-- what was begun is not begun again.
+	IF new.defined_at IS DISTINCT FROM old.defined_at THEN
 		UPDATE lease.task_cursor c SET since = now
 			WHERE c.task = new.name;
 	END IF;
@@ -539,12 +544,11 @@ BEGIN
 						ON a.task = o.task AND a.due_at = o.due_at AND a.attempt = o.attempts
 				WHERE o.task = t.name AND o.verdict IS NULL) AS x(due_at, state, attempts, epoch, retry_at)
 		WHERE (t.enabled OR x.state = 'running') AND (due.name IS NULL OR t.name = due.name)
-		ORDER BY x.due_at, t.name
-		LIMIT due.up_to;
+		ORDER BY x.due_at, t.name;
 END;
 $$;
 COMMENT ON FUNCTION lease.due(text, integer) IS
-'the occurrences of a task (null: of all) that are due at the transaction time and not settled, the earliest first, at most up_to of them (null: all). state: due (never begun), retry (an attempt failed, the next may be begun), waiting (it may be from not_before on), running (under an epoch that is held), abandoned (begun under an epoch that is not held any more). ready: whether its next attempt may be begun. attempts: how many were begun. epoch: of the latest. Of a task that is disabled only those are shown that are running. Raises 42704 (no such task), 22023';
+'the occurrences of a task (null: of all) that are due at the transaction time and not settled, the earliest first; of each task, those that were begun and at most up_to that never were (null: all). state: due (never begun), retry (an attempt failed, the next may be begun), waiting (it may be from not_before on), running (under an epoch that is held), abandoned (begun under an epoch that is not held any more). ready: whether its next attempt may be begun. attempts: how many were begun. epoch: of the latest. Of a task that is disabled only those are shown that are running. Raises 42704 (no such task), 22023';
 
 --
 -- Attempts
@@ -862,7 +866,7 @@ BEGIN
 		RAISE undefined_object USING
 			MESSAGE = format('no occurrence of task "%s" at %s has been begun',
 				finish_occurrence.task, finish_occurrence.due_at),
-			HINT = 'An occurrence is finished under the task and the time under which it was begun.';
+			HINT = 'An occurrence is finished under the task and the time under which it was begun. If that transaction was rolled back, so was the attempt: to have it counted as failed, begin it again, or set a savepoint after you have begun it.';
 	END IF;
 	PERFORM lease.guard(lease_name, finish_occurrence.epoch);
 	SELECT r.* INTO standing, settled, retry_at
@@ -891,13 +895,18 @@ BEGIN
 			MESSAGE = 'cannot execute lease.prune_occurrences() during recovery',
 			HINT = 'This server is a standby; connect to the primary, for example with target_session_attrs=read-write.';
 	END IF;
-	-- What is not past the cursor could be begun again.
+	-- What is not past the cursor could be begun again.  The latest of each task stay, which
+	-- lease.maintenance shows.
 	WITH gone AS (
 		DELETE FROM lease.occurrence o
 			WHERE o.due_at < prune_occurrences.before
 				AND CASE WHEN EXISTS (SELECT FROM lease.task t WHERE t.name = o.task)
-					THEN o.verdict IS NOT NULL AND o.due_at <=
-						(SELECT c.since FROM lease.task_cursor c WHERE c.task = o.task)
+					THEN o.verdict IS NOT NULL
+						AND o.due_at <= (SELECT c.since FROM lease.task_cursor c WHERE c.task = o.task)
+						AND o.due_at < (SELECT max(x.due_at) FROM lease.occurrence x
+							WHERE x.task = o.task AND x.verdict IS NOT NULL)
+						AND o.due_at IS DISTINCT FROM (SELECT max(x.due_at) FROM lease.occurrence x
+							WHERE x.task = o.task AND x.verdict = 'done')
 					ELSE true END
 			RETURNING o.task, o.due_at
 	), attempts AS (
@@ -910,38 +919,51 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.prune_occurrences(timestamptz) IS
-'removes what is recorded of occurrences that were due before, and are settled, with their attempts, and of those that were passed over; of dropped tasks all that was due before; returns how many occurrences; none of them can be begun again';
+'removes what is recorded of occurrences that were due before, and are settled, with their attempts, and of those that were passed over; but of each task not the latest that is settled nor the latest that was done; of dropped tasks all that was due before; returns how many occurrences; none of them can be begun again';
 
 CREATE VIEW lease.maintenance AS
 	SELECT t.name AS task, t.lease, t.enabled,
 		CASE WHEN t.cron IS NOT NULL THEN format('%s in %s', t.cron, t.time_zone) ELSE format('every %s', t.every) END AS schedule,
-		(SELECT n FROM lease.occurrences(t.cron, t.time_zone, t.every, t.anchor, up_to => 1) AS n) AS next_due,
-		d.ready, d.oldest, d.running, d.waiting,
+		(SELECT n FROM lease.occurrences(t.cron, t.time_zone, t.every, t.anchor,
+			greatest(c.since, lease.transaction_time()), up_to => 1) AS n) AS next_due,
+		CASE WHEN t.enabled THEN (SELECT n FROM lease.occurrences(t.cron, t.time_zone, t.every, t.anchor,
+			greatest(c.since, b.last_begun), lease.transaction_time(), 1) AS n) END AS late_since,
+		d.ready, d.running, r.begun_at AS running_since, r.holder AS running_by,
+		d.waiting, f.ended_at AS last_failure, f.result AS last_error,
 		l.due_at AS last_due, l.settled_at AS last_settled, l.verdict AS last_verdict, l.result AS last_result,
 		(SELECT max(o.due_at) FROM lease.occurrence o WHERE o.task = t.name AND o.verdict = 'done') AS last_done,
 		c.passed_over
 	FROM lease.task t
 		JOIN lease.task_cursor c ON c.task = t.name
+		CROSS JOIN LATERAL (SELECT max(o.due_at) AS last_begun FROM lease.occurrence o WHERE o.task = t.name) AS b
 		CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE x.ready) AS ready,
-				min(x.due_at) FILTER (WHERE x.ready) AS oldest,
 				count(*) FILTER (WHERE x.state = 'running') AS running,
-				count(*) FILTER (WHERE x.state = 'waiting') AS waiting
+				count(*) FILTER (WHERE x.state = 'waiting') AS waiting,
+				min(x.due_at) FILTER (WHERE x.state = 'running') AS first_running
 			FROM lease.due(t.name, 1000) AS x) AS d
+		LEFT JOIN LATERAL (SELECT a.* FROM lease.occurrence_attempt a
+			WHERE a.task = t.name AND a.due_at = d.first_running ORDER BY a.attempt DESC LIMIT 1) AS r ON true
+		LEFT JOIN LATERAL (SELECT a.* FROM lease.occurrence_attempt a
+			WHERE a.task = t.name AND a.verdict = 'failed' ORDER BY a.ended_at DESC LIMIT 1) AS f ON true
 		LEFT JOIN LATERAL (SELECT o.* FROM lease.occurrence o
 			WHERE o.task = t.name AND o.verdict IS NOT NULL ORDER BY o.due_at DESC LIMIT 1) AS l ON true;
-COMMENT ON VIEW lease.maintenance IS 'every task: what is due, what is being done, and what became of the last occurrences';
+COMMENT ON VIEW lease.maintenance IS 'every task: what is due, what is being done, and what became of the last occurrences; what is done in a transaction shows when that has been committed';
 COMMENT ON COLUMN lease.maintenance.task IS 'the task';
 COMMENT ON COLUMN lease.maintenance.lease IS 'the lease whose holder does it';
 COMMENT ON COLUMN lease.maintenance.enabled IS 'whether occurrences may be begun';
 COMMENT ON COLUMN lease.maintenance.schedule IS 'when it is due';
-COMMENT ON COLUMN lease.maintenance.next_due IS 'when it will be due next, after the transaction time';
-COMMENT ON COLUMN lease.maintenance.ready IS 'how many occurrences are due, and may be begun; of all that are due, the first 1000 are counted';
-COMMENT ON COLUMN lease.maintenance.oldest IS 'the earliest of them';
+COMMENT ON COLUMN lease.maintenance.next_due IS 'when it will be due next';
+COMMENT ON COLUMN lease.maintenance.late_since IS 'the first occurrence after the latest that was begun, if it is due: since when nobody does the task, also if what is missed is not made up for';
+COMMENT ON COLUMN lease.maintenance.ready IS 'how many occurrences may be begun; of those that never were, at most 1000 are counted';
 COMMENT ON COLUMN lease.maintenance.running IS 'how many were begun under an epoch that is held, and are not finished';
+COMMENT ON COLUMN lease.maintenance.running_since IS 'since when the earliest of them is';
+COMMENT ON COLUMN lease.maintenance.running_by IS 'whose it is';
 COMMENT ON COLUMN lease.maintenance.waiting IS 'how many wait after an attempt that failed';
+COMMENT ON COLUMN lease.maintenance.last_failure IS 'when an attempt failed last';
+COMMENT ON COLUMN lease.maintenance.last_error IS 'what was said with that';
 COMMENT ON COLUMN lease.maintenance.last_due IS 'the latest occurrence that is settled';
 COMMENT ON COLUMN lease.maintenance.last_settled IS 'when that was decided';
 COMMENT ON COLUMN lease.maintenance.last_verdict IS 'done or failed';
 COMMENT ON COLUMN lease.maintenance.last_result IS 'what was said with it';
 COMMENT ON COLUMN lease.maintenance.last_done IS 'the latest occurrence that was done';
-COMMENT ON COLUMN lease.maintenance.passed_over IS 'how many were passed over, as nobody began them in time: see lease.misfire';
+COMMENT ON COLUMN lease.maintenance.passed_over IS 'how many were passed over, as was noted whenever a later one was begun: see lease.misfire';

@@ -209,7 +209,7 @@ accept_range(Parser *parser, const char *item, int *low, int *high)
 	if (field == &fields[FIELD_WEEKDAY] && *high == 0 && *low > 0)
 		*high = DAYS_PER_WEEK;
 	if (*high < *low)
-		return fail(parser, item, "the range goes backwards");
+		return fail(parser, item, "the range goes backwards; write it as a list of two");
 	return true;
 }
 
@@ -276,17 +276,28 @@ parse_field(Parser *parser, const Field *field)
 	parser->values = 0;
 	parser->star = false;
 	parser->at += strspn(parser->at, " \t");
-	if (*parser->at == '\0')
-	{
-		parser->error = psprintf("The %s is missing.", field->what);
-		return false;
-	}
 	do
 	{
 		if (!parse_item(parser))
 			return false;
 	} while (accept_char(parser, ','));
 	return true;
+}
+
+/*
+ * count_fields returns how many fields an expression has.
+ */
+static int
+count_fields(const char *expression)
+{
+	int			count = 0;
+
+	for (const char *c = expression; *c != '\0'; c++)
+	{
+		if (strchr(" \t", *c) == NULL && (c == expression || strchr(" \t", c[-1]) != NULL))
+			count++;
+	}
+	return count;
 }
 
 /*
@@ -311,9 +322,14 @@ cron_parse(Cron *cron, const char *expression)
 {
 	Parser		parser = {0};
 	uint64		values[FIELD_COUNT];
+	int			count;
 	int64		minute;
 
 	memset(cron, 0, sizeof(Cron));
+	count = count_fields(expression);
+	if (count != FIELD_COUNT)
+		return psprintf("It has %d field%s and must have %d: there are none for seconds and years, and no abbreviations.",
+						count, count == 1 ? "" : "s", FIELD_COUNT);
 	parser.at = expression;
 
 	for (int i = 0; i < FIELD_COUNT; i++)
@@ -326,11 +342,6 @@ cron_parse(Cron *cron, const char *expression)
 		else if (i == FIELD_WEEKDAY)
 			cron->any_weekday = parser.star;
 	}
-	parser.at += strspn(parser.at, " \t");
-	if (*parser.at != '\0')
-		return psprintf("There is more after the %s: \"%s\".",
-						fields[FIELD_WEEKDAY].what, parser.at);
-
 	cron->minutes = values[FIELD_MINUTE];
 	cron->hours = (uint32) values[FIELD_HOUR];
 	cron->days = (uint32) values[FIELD_DAY];

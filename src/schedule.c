@@ -290,7 +290,9 @@ arg_schedule(FunctionCallInfo fcinfo, Schedule *schedule)
 	if (PG_ARGISNULL(Arg_cron) == PG_ARGISNULL(Arg_every))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("either cron or every must be given")));
+				 PG_ARGISNULL(Arg_cron) ?
+				 errmsg("cron or every must be given") :
+				 errmsg("cron and every must not both be given")));
 	if (PG_ARGISNULL(Arg_cron))
 	{
 		schedule->every = arg_every(fcinfo);

@@ -15,7 +15,9 @@ SELECT lease.create_task('nightly', 'jobs', cron => '30 2 * * *', time_zone => '
 SELECT lease.create_task('often', 'jobs', every => '1 day', misfire => 'all', misfire_after => '36 h',
 	misfire_window => '7 days', max_attempts => 2, retry_after => '0', enabled => false);
 SELECT lease.create_task('anchored', 'jobs', every => '90 min', anchor => '2026-01-01 00:10+00', misfire => 'skip');
-SELECT * FROM lease.task ORDER BY name;
+SELECT name, lease, cron, time_zone, every, anchor, misfire, misfire_after, misfire_window, max_attempts, retry_after, enabled
+	FROM lease.task ORDER BY name;
+SELECT count(*) FROM lease.task WHERE defined_at <= now();
 SELECT count(*) FROM lease.task_cursor WHERE since <= now() AND passed_over = 0;
 SELECT count(*) AS due FROM lease.due();
 

@@ -242,10 +242,13 @@ sub check_maintenance
 			  . " WHERE due_at = '$each[1]' ORDER BY attempt"),
 		"1|abandoned\n2|", 'of which the earlier one is abandoned');
 	is( in_database($target, $user,
-			"SELECT lease.prune_occurrences('infinity')"),
-		'1', 'what is settled is pruned');
-	is(begin($target, $user, 'skipped', $done, $epoch),
+			"SELECT lease.finish_occurrence('each', '$each[0]', 2, $epoch),"
+			  . " lease.finish_occurrence('each', '$each[1]', 2, $epoch);"
+			  . " SELECT lease.prune_occurrences('infinity')"),
+		"(done,t,)|(done,t,)\n1", 'what is settled is pruned, but for the latest of each task');
+	is(begin($target, $user, 'each', $each[0], $epoch),
 		'passed over|', 'and cannot be begun again after that either');
+	is(begin($target, $user, 'skipped', $done, $epoch), 'done|1', 'nor can the latest');
 
 	is( in_database($target, $user,
 			"SELECT class FROM lease.begin_action('mail', $epoch, acknowledge => 'here');"

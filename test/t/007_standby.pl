@@ -87,7 +87,7 @@ is( $standby->safe_psql('postgres',
 	"t|running|f|$epoch\nf|due|t|",
 	'due shows what is due');
 is( $standby->safe_psql('postgres',
-		"SELECT task, ready, running, oldest = '$due', next_due > now() FROM lease.maintenance"),
+		"SELECT task, ready, running, late_since = '$due', next_due > now() FROM lease.maintenance"),
 	'T|1|1|t|t',
 	'maintenance the tasks');
 is( $standby->safe_psql('postgres',

@@ -60,13 +60,15 @@ is( $node->safe_psql(
 		'busy|lease_task_done_age_seconds|210', 'busy|lease_task_enabled|1',
 		'busy|lease_task_last_failed|1', 'busy|lease_task_late_seconds|30',
 		'busy|lease_task_passed_over_total|1', 'busy|lease_task_ready|1',
-		'busy|lease_task_running|1', 'idle|lease_task_enabled|0',
-		'idle|lease_task_last_failed|0', 'idle|lease_task_passed_over_total|0',
-		'idle|lease_task_ready|0', 'idle|lease_task_running|0'),
+		'busy|lease_task_running|1', 'busy|lease_task_waiting|0',
+		'idle|lease_task_done_age_seconds|300', 'idle|lease_task_enabled|0',
+		'idle|lease_task_last_failed|0', 'idle|lease_task_late_seconds|0',
+		'idle|lease_task_passed_over_total|0', 'idle|lease_task_ready|0',
+		'idle|lease_task_running|0', 'idle|lease_task_waiting|0'),
 	'lease.metric tells of tasks, also whoever is no member of the role of their lease');
 my $expected = $node->safe_psql('postgres',
 	'SELECT DISTINCT metric, kind FROM lease.metric ORDER BY 1');
-is(scalar(split /\n/, $expected), 22, 'lease.metric has all there is');
+is(scalar(split /\n/, $expected), 23, 'lease.metric has all there is');
 
 # answer(QUERY) runs a query as the exporter and returns its columns and rows.
 sub answer

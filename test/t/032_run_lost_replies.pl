@@ -77,6 +77,24 @@ is($run->exit_code, 143, 'the exit code is that of the command');
 is($run->count('lost'), 0, 'a lost answer to a release is no loss of the lease');
 is(history($from), "released $epoch", 'the lease is released once');
 
+# Failures of an instant do not use up the time for a lost answer.
+$run = program($proxy->connstr, [ '--lease=L', '--ttl=15s' ], 'sleep', 1000);
+$run->wait_for('started');
+foreach (1 .. 3)
+{
+	my $connected = $run->count('connected');
+
+	$proxy->tell('cut');
+	await_that(sub { $run->count('connected') > $connected }, 'another connection');
+}
+my $swallowed = $proxy->swallowed;
+$proxy->tell('swallow 1 lease.renew(');
+await_that(sub { $proxy->swallowed == $swallowed + 1 }, 'an answer to be swallowed');
+$run->wait_for('renewal_recovered');
+is($run->count('stopping'), 0, 'three lost connections and a lost answer: the leader stays');
+$run->signal('TERM');
+$run->exit_code;
+
 # A command that succeeds, but had lost the lease at its end, has not succeeded.
 $run = program($proxy->connstr, [ '--lease=L', '--ttl=10 min' ], 'bash', '-c',
 	'psql -Xqc "SELECT lease.revoke(\'L\')"');
