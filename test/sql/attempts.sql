@@ -55,12 +55,25 @@ SELECT lease.is_guarded('jobs', :a);
 COMMIT;
 SELECT due_at - :'first' AS due_at, state, attempts FROM lease.due('t');
 
+-- One that is running for longer than it may be made up for at all: perhaps nobody is at
+-- it any more, and the doctor tells how to have it tried again.
+BEGIN;
+SELECT outcome, attempt FROM lease.begin_occurrence('t', :'second', :a);
+SET LOCAL lease.clock_offset = '26 h';
+SELECT running, running_since < lease.transaction_time() - interval '24 h' AS long, running_by FROM lease.maintenance;
+SELECT severity, object, regexp_replace(meaning, '20[0-9:. +-]*, under', '..., under') AS meaning,
+	replace(remedy, :'second', '...') AS remedy
+	FROM lease.doctor() WHERE object LIKE 'task%' AND meaning LIKE '%running%';
+ROLLBACK;
+
 -- One that fails has to wait, longer and longer.
 SELECT outcome, attempt FROM lease.begin_occurrence('t', :'second', :a);
 SELECT standing, settled, retry_at - lease.transaction_time() AS retry_after FROM lease.finish_occurrence('t', :'second', 1, :a, 'failed', '"why"');
 SELECT standing, settled, retry_at IS NOT NULL AS retried FROM lease.finish_occurrence('t', :'second', 1, :a, 'done');
 SELECT outcome, attempt, not_before - lease.transaction_time() > '9 min' AS later FROM lease.begin_occurrence('t', :'second', :a);
 SELECT due_at - :'first' AS due_at, state, ready, attempts FROM lease.due('t');
+SELECT waiting, last_failure <= lease.transaction_time() AS failed, last_error, last_verdict FROM lease.maintenance;
+SELECT severity, object, regexp_replace(meaning, '20[0-9:. +-]*: ', '...: ') AS meaning FROM lease.doctor() WHERE object LIKE 'task%';
 SET lease.clock_offset = '72 min';
 SELECT due_at - :'first' AS due_at, state, ready, attempts FROM lease.due('t');
 SELECT outcome, attempt FROM lease.begin_occurrence('t', :'second', :a);
@@ -70,10 +83,19 @@ SELECT outcome, attempt FROM lease.begin_occurrence('t', :'second', :a);
 SELECT * FROM lease.finish_occurrence('t', :'second', 3, :a, 'failed', '"for good"');
 SELECT * FROM lease.begin_occurrence('t', :'second', :a);
 SELECT attempt, verdict, result FROM lease.occurrence_attempt WHERE due_at = :'second' ORDER BY attempt;
+SELECT severity, object, regexp_replace(meaning, '20[0-9:. +-]*, has', '..., has') AS meaning FROM lease.doctor() WHERE object LIKE 'task%';
 
 -- A new leader: what the old one has begun is abandoned, and the old one is refused.
 SET lease.clock_offset = '121 min';
 SELECT timestamptz :'first' + interval '2 h' AS third \gset
+-- (Work that fails, in an attempt that counts all the same: a savepoint after the beginning.)
+BEGIN;
+SELECT outcome, attempt FROM lease.begin_occurrence('t', :'third', :a);
+SAVEPOINT work;
+SELECT 1 / 0;
+ROLLBACK TO work;
+SELECT standing, settled, retry_at IS NOT NULL AS repeated FROM lease.finish_occurrence('t', :'third', 1, :a, 'failed');
+ROLLBACK;
 SELECT outcome, attempt FROM lease.begin_occurrence('t', :'third', :a);
 SELECT due_at - :'first' AS due_at, state, ready, attempts, epoch = :a AS of_a FROM lease.due('t');
 SELECT lease.revoke('jobs', 'test') = :a AS revoked;

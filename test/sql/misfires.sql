@@ -41,6 +41,13 @@ SELECT s.* FROM unnest('{skip,once,all}'::text[]) AS t CROSS JOIN LATERAL shown(
 SET lease.clock_offset = '60 min';
 SELECT s.* FROM unnest('{skip,once,all}'::text[]) AS t CROSS JOIN LATERAL shown(t, :'first') AS s;
 SELECT due_at - :'first' AS due_at FROM lease.due('once');
+-- Since when nobody does them, also where that is not made up for; and the doctor says so.
+SELECT task, late_since - :'first' AS late_since, ready FROM lease.maintenance ORDER BY task;
+SELECT severity, object, regexp_replace(meaning, '20[0-9:. +-]*, when', '..., when') AS meaning, remedy
+	FROM lease.doctor() WHERE object LIKE 'task%';
+-- One task does not hide another.
+SELECT task, count(*) FROM lease.due(up_to => 2) GROUP BY task ORDER BY task;
+
 -- begin_occurrence() judges alike.
 SELECT t, m, outcome FROM unnest('{skip,once,all}'::text[]) AS t
 	CROSS JOIN unnest('{0,28,29,30,57,58,59,60}'::int[]) AS m
