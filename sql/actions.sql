@@ -223,6 +223,14 @@ BEGIN
 			MESSAGE = 'an action is begun under a guard',
 			HINT = 'Call lease.begin_action().';
 	END IF;
+	IF record_acknowledgement.task IS NOT NULL AND NOT EXISTS (SELECT FROM lease.occurrence_attempt x
+		WHERE x.task = record_acknowledgement.task AND x.due_at = record_acknowledgement.due_at
+			AND x.epoch = record_acknowledgement.epoch AND x.verdict IS NULL)
+	THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = 'an action is acknowledged for an occurrence that is begun under the same epoch',
+			HINT = 'Call lease.begin_action().';
+	END IF;
 	INSERT INTO lease.acknowledgement (action, lease, epoch, holder, task, due_at, reason, actor, at, xid)
 		VALUES (record_acknowledgement.action, lease_name, record_acknowledgement.epoch,
 			(SELECT l.holder FROM lease.lease l WHERE l.name = lease_name AND l.epoch = record_acknowledgement.epoch),
@@ -347,34 +355,38 @@ CREATE FUNCTION lease.record_admission(
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = 0
 AS $$
 DECLARE
 	a lease.admission;
 BEGIN
+	PERFORM set_config('lock_timeout', CASE current_setting('lease.busy_timeout')
+		WHEN '0' THEN '1ms' ELSE current_setting('lease.busy_timeout') END, true);
 	LOOP
-		INSERT INTO lease.admission VALUES
-			(record_admission.resource, record_admission.role, record_admission.epoch, lease.transaction_time())
-			ON CONFLICT DO NOTHING;
-		IF FOUND THEN
-			RETURN;
-		END IF;
-
 		-- To the end of the transaction nobody admits a later epoch.  Whoever will be
 		-- refused waits for nobody, and has nobody wait.
 		SELECT x.* INTO a FROM lease.admission x WHERE x.resource = record_admission.resource;
-		IF pg_has_role(record_admission.role, a.role, 'USAGE') THEN
-			IF a.epoch = record_admission.epoch THEN
-				SELECT x.* INTO a FROM lease.admission x WHERE x.resource = record_admission.resource FOR SHARE;
-			ELSIF a.epoch < record_admission.epoch THEN
-				SELECT x.* INTO a FROM lease.admission x WHERE x.resource = record_admission.resource FOR NO KEY UPDATE;
+		IF a.resource IS NULL THEN
+			INSERT INTO lease.admission VALUES
+				(record_admission.resource, record_admission.role, record_admission.epoch, lease.transaction_time())
+				ON CONFLICT DO NOTHING;
+			IF FOUND THEN
+				RETURN;
 			END IF;
+			CONTINUE;
 		END IF;
-		CONTINUE WHEN NOT FOUND;
 		IF NOT pg_has_role(record_admission.role, a.role, 'USAGE') THEN
 			RAISE insufficient_privilege USING
 				MESSAGE = format('permission denied for resource "%s"', a.resource),
-				DETAIL = format('It belongs to role %s, which was the first to admit anything to it.', a.role);
+				DETAIL = format('It belongs to role %s, which was the first to admit anything to it.', a.role),
+				HINT = 'The owner of the extension may call lease.forget_admission().';
 		END IF;
+		IF a.epoch = record_admission.epoch THEN
+			SELECT x.* INTO a FROM lease.admission x WHERE x.resource = record_admission.resource FOR SHARE;
+		ELSIF a.epoch < record_admission.epoch THEN
+			SELECT x.* INTO a FROM lease.admission x WHERE x.resource = record_admission.resource FOR NO KEY UPDATE;
+		END IF;
+		CONTINUE WHEN a.resource IS NULL;
 		IF a.epoch > record_admission.epoch THEN
 			RAISE EXCEPTION USING ERRCODE = 'LS001',
 				MESSAGE = format('epoch %s has been superseded at resource "%s"', record_admission.epoch, a.resource),
@@ -386,6 +398,11 @@ BEGIN
 		END IF;
 		RETURN;
 	END LOOP;
+EXCEPTION WHEN lock_not_available THEN
+	RAISE EXCEPTION USING ERRCODE = 'LS006',
+		MESSAGE = format('resource "%s" is busy', record_admission.resource),
+		DETAIL = 'A transaction that has admitted an earlier epoch to it, or is admitting one, has not ended.',
+		HINT = 'Repeat the transaction. Let the provider''s sessions end by idle_in_transaction_session_timeout; pg_blocking_pids() of one that waits tells who is in the way.';
 END;
 $$;
 COMMENT ON FUNCTION lease.record_admission(text, bigint, regrole) IS
@@ -397,8 +414,23 @@ CREATE FUNCTION lease.admit(
 RETURNS void
 AS 'MODULE_PATHNAME', 'lease_admit'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
+CREATE FUNCTION lease.forget_admission(
+	resource text)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	DELETE FROM lease.admission a WHERE a.resource = forget_admission.resource;
+	RETURN FOUND;
+END;
+$$;
+COMMENT ON FUNCTION lease.forget_admission(text) IS
+'for the owner of the extension: forgets what was admitted to a resource, and whose it is, so that any epoch may be the next; false if nothing was; for a resource that is gone, whose role was dropped, or to which an epoch was admitted by mistake';
+
 COMMENT ON FUNCTION lease.admit(text, bigint) IS
-'for a provider in a database, that of the lease or another one: admits a token to a resource, for this transaction, or raises LS001 if a later one has been admitted; until the transaction has ended no later one is. A resource belongs to the role that was the first to admit anything. Raises 22004 (null), 22023 (an epoch below 1), 42501 (of another role), 25006 (standby or read-only transaction)';
+'for a provider in a database, that of the lease or another one: admits a token to a resource, for this transaction, or raises LS001 if a later one has been admitted; until the transaction has ended no later one is, and whoever brings one waits for that, at most lease.busy_timeout (LS006). A resource belongs to the role that was the first to admit anything. Raises 22004 (null), 22023 (an epoch below 1), 42501 (of another role), 25006 (standby or read-only transaction)';
 
 CREATE VIEW lease.guarantee AS
 	SELECT a.name AS action, a.lease, a.class, a.provider, a.rel,

@@ -397,10 +397,27 @@ tree(rel, root) AS (
 	WHERE t.enabled AND c.since > lease.transaction_time() + interval '1 min'
 
 	UNION ALL
+	SELECT 'error', format('task "%s"', t.name),
+		format('This server does not know its time zone "%s" any more, so that it is never due.', t.time_zone),
+		format('SELECT lease.alter_task(%L, time_zone => ''UTC'');', t.name)
+	FROM lease.task t
+	WHERE NOT lease.knows_zone(t.time_zone)
+
+	UNION ALL
+	SELECT 'warning', format('resource "%s"', a.resource),
+		'It belongs to a role that has been dropped, so that nobody can admit anything to it.',
+		format('SELECT lease.forget_admission(%L);', a.resource)
+	FROM lease.admission a
+	WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = a.role)
+
+	UNION ALL
 	SELECT 'warning', format('action "%s"', g.action),
-		format('It is classified as protected, but table %s is not fenced by lease "%s", so that it cannot be begun.', g.rel, g.lease),
-		format('SELECT lease.protect(%L, %L);', g.rel, g.lease)
+		CASE WHEN c.oid IS NULL THEN 'It is classified as protected, and its table has been dropped, so that it cannot be begun.'
+			ELSE format('It is classified as protected, but table %s is not fenced by lease "%s", so that it cannot be begun.', g.rel, g.lease) END,
+		CASE WHEN c.oid IS NULL THEN format('SELECT lease.drop_action(%L);', g.action)
+			ELSE format('SELECT lease.protect(%L, %L);', g.rel, g.lease) END
 	FROM lease.guarantee g
+		LEFT JOIN pg_class c ON c.oid = g.rel
 	WHERE g.class = 'protected' AND NOT g.supported
 
 	UNION ALL

@@ -28,7 +28,7 @@ BEGIN
 	EXECUTE format('GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate,'
 		' lease.health, lease.peer, lease.orphan, lease.metric, lease.task, lease.task_cursor,'
 		' lease.occurrence, lease.occurrence_attempt, lease.misfire, lease.maintenance,'
-		' lease.action, lease.acknowledgement, lease.guarantee TO %s', allow.role);
+		' lease.action, lease.acknowledgement, lease.guarantee, lease.admission TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.acquire_any, lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.request_handover, lease.holds, lease.remaining, lease.guard, lease.share,'
@@ -36,6 +36,7 @@ BEGIN
 		' lease.read_status, lease.read_trigger, lease.read_candidates,'
 		' lease.elapsed, lease.transaction_time, lease.occurrences, lease.create_task,'
 		' lease.alter_task, lease.drop_task, lease.define_task, lease.due, lease.never_begun, lease.is_in_reach,'
+		' lease.latest_occurrence, lease.knows_zone,'
 		' lease.begin_occurrence, lease.record_begin, lease.finish_occurrence,'
 		' lease.record_finish, lease.is_guarded, lease.create_action, lease.drop_action,'
 		' lease.define_action, lease.begin_action, lease.acknowledge,'
@@ -98,7 +99,7 @@ REVOKE EXECUTE ON FUNCTION lease.remove_events(text, bigint),
 GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.health,
 	lease.peer, lease.orphan, lease.metric,
 	lease.task, lease.task_cursor, lease.occurrence, lease.occurrence_attempt, lease.misfire,
-	lease.maintenance, lease.action, lease.acknowledgement, lease.guarantee TO @extowner@ WITH GRANT OPTION;
+	lease.maintenance, lease.action, lease.acknowledgement, lease.guarantee, lease.admission TO @extowner@ WITH GRANT OPTION;
 
 -- What pg_dump needs when the owner of the database runs it, whoever installed the
 -- extension; and what pg_restore needs, whose user installs it.
@@ -116,7 +117,7 @@ GRANT USAGE ON SCHEMA lease TO pg_monitor;
 GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.health,
 	lease.peer, lease.orphan, lease.metric,
 	lease.task, lease.task_cursor, lease.occurrence, lease.occurrence_attempt, lease.misfire,
-	lease.maintenance, lease.action, lease.acknowledgement, lease.guarantee TO pg_monitor;
+	lease.maintenance, lease.action, lease.acknowledgement, lease.guarantee, lease.admission TO pg_monitor;
 GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(),
 	lease.read_trigger(oid), lease.history(text, bigint), lease.watch(jsonb),
 	lease.verify_history(text), lease.read_candidates(),
@@ -124,4 +125,5 @@ GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(
 	lease.occurrences(text, text, interval, timestamptz, timestamptz, timestamptz, integer),
 	lease.due(text, integer), lease.never_begun(lease.task, timestamptz, timestamptz, integer),
 	lease.is_in_reach(lease.task, timestamptz, timestamptz, timestamptz),
+	lease.latest_occurrence(text, text, interval, timestamptz, timestamptz, timestamptz), lease.knows_zone(text),
 	lease.is_fenced(regclass, text) TO pg_monitor;

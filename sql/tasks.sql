@@ -32,6 +32,40 @@ LANGUAGE C STABLE PARALLEL UNSAFE ROWS 10;
 COMMENT ON FUNCTION lease.occurrences(text, text, interval, timestamptz, timestamptz, timestamptz, integer) IS
 'the instants of a schedule, in order, at most up_to (null: no limit, then until must be given), after one (null: the transaction time) and not after another (null: a century later). Either a cron expression in a time zone (five fields: minute, hour, day of the month, month, day of the week; L is the last day of the month, 5L its last Friday), or an interval of at least a second, repeated from an anchor (null: 1970-01-01 UTC). A local time that a change of the clocks leaves out is reckoned as if they had not changed; one that it repeats counts once, but for expressions with a time in every hour. Raises 22023 for anything else, and for dates that there never are';
 
+CREATE FUNCTION lease.latest_occurrence(
+	cron text,
+	time_zone text,
+	every interval,
+	anchor timestamptz,
+	after timestamptz,
+	until timestamptz)
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'lease_latest_occurrence'
+LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.latest_occurrence(text, text, interval, timestamptz, timestamptz, timestamptz) IS
+'a part of lease.due(): the last instant of a schedule after one and not after another; null if there is none';
+
+CREATE FUNCTION lease.count_occurrences(
+	cron text,
+	time_zone text,
+	every interval,
+	anchor timestamptz,
+	after timestamptz,
+	until timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lease_count_occurrences'
+LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.count_occurrences(text, text, interval, timestamptz, timestamptz, timestamptz) IS
+'a part of lease.begin_occurrence(): how many instants of a schedule come after one and not after another';
+
+CREATE FUNCTION lease.knows_zone(
+	time_zone text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'lease_knows_zone'
+LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.knows_zone(text) IS
+'a part of lease.due(): whether this server has a time zone, which an update of the time zone data may have taken away; true for null';
+
 --
 -- Tables
 --
@@ -71,15 +105,17 @@ COMMENT ON COLUMN lease.task.enabled IS 'whether occurrences may be begun; those
 COMMENT ON COLUMN lease.task.defined_at IS 'since when there is the present schedule, or it has been enabled: what was due before is not due';
 
 -- Apart from the definition, so that a leader in a long transaction is in nobody's way
--- who changes that.
+-- who changes other things than the schedule.
 CREATE TABLE lease.task_cursor (
 	task text COLLATE "C" PRIMARY KEY,
 	since timestamptz NOT NULL,
-	passed_over bigint NOT NULL CHECK (passed_over >= 0)
+	passed_over bigint NOT NULL CHECK (passed_over >= 0),
+	pruned_to timestamptz
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE lease.task_cursor IS 'how far each task has come; written by the functions of the extension only';
 COMMENT ON COLUMN lease.task_cursor.task IS 'the task';
 COMMENT ON COLUMN lease.task_cursor.since IS 'up to here each occurrence was begun, passed over, or due before there was the present schedule';
+COMMENT ON COLUMN lease.task_cursor.pruned_to IS 'the latest occurrence of which the record has been pruned: it never comes back before that';
 COMMENT ON COLUMN lease.task_cursor.passed_over IS 'how many were passed over: see lease.misfire';
 
 CREATE TABLE lease.occurrence (
@@ -138,17 +174,17 @@ CREATE TABLE lease.misfire (
 	occurrences bigint NOT NULL CHECK (occurrences > 0),
 	misfire text NOT NULL,
 	noted_at timestamptz NOT NULL,
-	epoch bigint NOT NULL,
+	epoch bigint,
 	PRIMARY KEY (task, first_due)
 );
-COMMENT ON TABLE lease.misfire IS 'occurrences of tasks that were passed over: nobody began them in time, and the task''s policy was not to make up for them; written by the functions of the extension only';
+COMMENT ON TABLE lease.misfire IS 'occurrences of tasks that were passed over: nobody had begun them in time, or had committed that, and the task''s policy was not to make up for them; written by the functions of the extension only';
 COMMENT ON COLUMN lease.misfire.task IS 'the task';
 COMMENT ON COLUMN lease.misfire.first_due IS 'the first of them';
 COMMENT ON COLUMN lease.misfire.last_due IS 'the last of them';
 COMMENT ON COLUMN lease.misfire.occurrences IS 'how many; others in between may have been begun';
-COMMENT ON COLUMN lease.misfire.misfire IS 'the policy';
+COMMENT ON COLUMN lease.misfire.misfire IS 'the policy; or altered: they were still to be done when the schedule was changed';
 COMMENT ON COLUMN lease.misfire.noted_at IS 'when a later one was begun, and this noted';
-COMMENT ON COLUMN lease.misfire.epoch IS 'under which epoch';
+COMMENT ON COLUMN lease.misfire.epoch IS 'under which epoch; null if the schedule was changed';
 
 SELECT pg_catalog.pg_extension_config_dump('lease.task', '');
 SELECT pg_catalog.pg_extension_config_dump('lease.task_cursor', '');
@@ -196,9 +232,14 @@ DECLARE
 	old lease.task;
 	new lease.task := task;
 	now constant timestamptz := lease.transaction_time();
+	zone text;
+	same_schedule boolean;
+	cursor_at timestamptz;
 BEGIN
 	SELECT t.* INTO old FROM lease.task t WHERE t.name = new.name FOR UPDATE;
-	IF verb = 'create' AND old.name IS NOT NULL THEN
+	IF verb NOT IN ('create', 'alter', 'drop') THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('a task can be created, altered and dropped, not "%s"', verb);
+	ELSIF verb = 'create' AND old.name IS NOT NULL THEN
 		RAISE duplicate_object USING MESSAGE = format('task "%s" already exists', new.name);
 	ELSIF verb <> 'create' AND (old.name IS NULL OR old.lease <> new.lease) THEN
 		RAISE undefined_object USING MESSAGE = format('task "%s" does not exist', new.name);
@@ -252,14 +293,21 @@ BEGIN
 		RAISE null_value_not_allowed USING MESSAGE = 'enabled must not be null';
 	END IF;
 
+	new.time_zone := coalesce(new.time_zone, CASE WHEN new.cron IS NOT NULL THEN 'UTC' END);
 	IF new.cron IS NOT NULL THEN
-		-- A rule such as "Foo5", which PostgreSQL takes for a zone, is a typing error.
-		new.time_zone := coalesce((SELECT z.name FROM pg_timezone_names z
-				WHERE lower(z.name) = lower(coalesce(new.time_zone, 'UTC')) LIMIT 1), '');
-		IF new.time_zone = '' THEN
-			RAISE invalid_parameter_value USING
-				MESSAGE = format('time zone "%s" not recognized', task.time_zone),
-				HINT = 'Names are those of the view pg_timezone_names, such as UTC or Europe/Berlin.';
+		-- A rule such as "Foo5", which PostgreSQL takes for a zone, is a typing error; and what
+		-- "localtime" is depends on the host.  A zone that is gone must not keep the
+		-- task from being disabled.
+		IF new.time_zone IS DISTINCT FROM old.time_zone THEN
+			zone := (SELECT z.name FROM pg_timezone_names z
+				WHERE lower(z.name) = lower(new.time_zone)
+					AND z.name NOT IN ('localtime', 'posixrules', 'Factory') LIMIT 1);
+			IF zone IS NULL THEN
+				RAISE invalid_parameter_value USING
+					MESSAGE = format('time zone "%s" not recognized', new.time_zone),
+					HINT = 'Names are those of the view pg_timezone_names, such as UTC or Europe/Berlin.';
+			END IF;
+			new.time_zone := zone;
 		END IF;
 	ELSIF new.time_zone IS NOT NULL THEN
 		RAISE invalid_parameter_value USING
@@ -271,23 +319,24 @@ BEGIN
 		RAISE invalid_parameter_value USING
 			MESSAGE = 'an anchor has no meaning without an interval';
 	END IF;
-	PERFORM lease.occurrences(new.cron, new.time_zone, new.every, new.anchor, up_to => 1);
+	same_schedule := verb = 'alter' AND (new.cron, new.time_zone, new.every, new.anchor)
+		IS NOT DISTINCT FROM (old.cron, old.time_zone, old.every, old.anchor);
+	IF NOT same_schedule THEN
+		PERFORM lease.occurrences(new.cron, new.time_zone, new.every, new.anchor, up_to => 1);
+	END IF;
 	IF new.every IS NOT NULL THEN
 		new.every := lease.task_interval(new.every, 'every', '1 s');
 	END IF;
 
 	-- What a new schedule says of the past, or the old one of a time in which the task
 	-- was disabled, was never to be done.
-	new.defined_at := CASE WHEN verb <> 'create' AND (old.enabled OR NOT new.enabled)
-			AND (new.cron, new.time_zone, new.every, new.anchor)
-				IS NOT DISTINCT FROM (old.cron, old.time_zone, old.every, old.anchor)
-		THEN old.defined_at ELSE now END;
+	new.defined_at := CASE WHEN same_schedule AND (old.enabled OR NOT new.enabled) THEN old.defined_at ELSE now END;
 	IF verb = 'create' THEN
 		INSERT INTO lease.task SELECT new.* ON CONFLICT DO NOTHING;
 		IF NOT FOUND THEN
 			RAISE duplicate_object USING MESSAGE = format('task "%s" already exists', new.name);
 		END IF;
-		INSERT INTO lease.task_cursor VALUES (new.name, now, 0);
+		INSERT INTO lease.task_cursor VALUES (new.name, now, 0, NULL);
 		-- Nor is anything due that an earlier task of this name has left unsettled, perhaps
 		-- one of another lease.
 		UPDATE lease.occurrence o SET verdict = 'failed', settled_at = now, retry_at = NULL,
@@ -305,7 +354,12 @@ BEGIN
 	-- A cursor that is ahead, because the clock has been set back since, comes back, too;
 	-- what was begun is not begun again.
 	IF new.defined_at IS DISTINCT FROM old.defined_at THEN
-		UPDATE lease.task_cursor c SET since = now
+		SELECT c.since INTO cursor_at FROM lease.task_cursor c WHERE c.task = new.name FOR NO KEY UPDATE;
+		INSERT INTO lease.misfire
+			SELECT new.name, min(d), max(d), count(*), 'altered', now, NULL
+			FROM lease.never_begun(old, cursor_at, now, NULL) AS d HAVING count(*) > 0
+			ON CONFLICT DO NOTHING;
+		UPDATE lease.task_cursor c SET since = greatest(now, c.pruned_to)
 			WHERE c.task = new.name;
 	END IF;
 END;
@@ -439,7 +493,7 @@ BEGIN
 	END IF;
 	RETURN task.misfire = 'once'
 		AND NOT EXISTS (SELECT FROM lease.occurrence o
-			WHERE o.task = is_in_reach.task.name AND o.due_at > is_in_reach.due_at)
+			WHERE o.task = is_in_reach.task.name AND o.due_at > is_in_reach.due_at AND o.due_at <= now)
 		AND NOT EXISTS (SELECT FROM lease.occurrences(task.cron, task.time_zone, task.every,
 			task.anchor, is_in_reach.due_at, now - task.misfire_after, 1));
 END;
@@ -464,11 +518,13 @@ DECLARE
 	due_at timestamptz;
 	returned integer := 0;
 BEGIN
-	IF task.misfire = 'skip' THEN
+	IF NOT task.enabled OR NOT lease.knows_zone(task.time_zone) THEN
+		RETURN;
+	ELSIF task.misfire = 'skip' THEN
 		after := greatest(after, now - task.misfire_after);
 	ELSIF task.misfire = 'once' AND after < now - task.misfire_after THEN
-		after := coalesce((SELECT max(o) FROM lease.occurrences(task.cron, task.time_zone, task.every,
-				task.anchor, after, now - task.misfire_after, NULL) AS o) - interval '1 microsecond',
+		after := coalesce(lease.latest_occurrence(task.cron, task.time_zone, task.every, task.anchor,
+				after, now - task.misfire_after) - interval '1 microsecond',
 			now - task.misfire_after);
 	END IF;
 	LOOP
@@ -573,6 +629,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	at_once integer := 10;
+	old_since timestamptz;
+	cutoff timestamptz;
 	last_begun timestamptz;
 	new_since timestamptz;
 	step record;
@@ -580,19 +638,48 @@ DECLARE
 	first_lost timestamptz;
 	last_lost timestamptz;
 BEGIN
-	-- Somebody else who is at it will do, or whoever comes next.
-	SELECT c.since INTO new_since FROM lease.task_cursor c
-		WHERE c.task = pass_over.task.name FOR NO KEY UPDATE SKIP LOCKED;
-	IF NOT FOUND THEN
+	-- Somebody else who is at it will do, or whoever comes next.  Nothing depends on it.
+	BEGIN
+		SELECT c.since INTO new_since FROM lease.task_cursor c
+			WHERE c.task = pass_over.task.name FOR NO KEY UPDATE SKIP LOCKED;
+	EXCEPTION WHEN serialization_failure THEN
+		RETURN;
+	END;
+	-- Nor if the schedule has been changed meanwhile.
+	IF new_since IS NULL OR NOT EXISTS (SELECT FROM lease.task t WHERE t.name = pass_over.task.name
+		AND t.defined_at = pass_over.task.defined_at)
+	THEN
 		RETURN;
 	END IF;
-	SELECT max(o.due_at) INTO last_begun FROM lease.occurrence o WHERE o.task = pass_over.task.name;
+	SELECT max(o.due_at) INTO last_begun FROM lease.occurrence o
+		WHERE o.task = pass_over.task.name AND o.due_at <= now;
+
+	-- What is out of reach by its age is counted, but not looked at one by one: after a
+	-- year without a scheduler there may be millions.
+	cutoff := greatest(now - task.misfire_window, CASE task.misfire
+		WHEN 'skip' THEN now - task.misfire_after
+		WHEN 'once' THEN coalesce(lease.latest_occurrence(task.cron, task.time_zone, task.every, task.anchor,
+				new_since, now - task.misfire_after) - interval '1 microsecond',
+			now - task.misfire_after) END);
+	IF cutoff > new_since THEN
+		old_since := new_since;
+		new_since := cutoff;
+		lost := lease.count_occurrences(task.cron, task.time_zone, task.every, task.anchor, old_since, cutoff)
+			- (SELECT count(*) FROM lease.occurrence o
+				WHERE o.task = pass_over.task.name AND o.due_at > old_since AND o.due_at <= cutoff);
+		IF lost > 0 THEN
+			first_lost := (SELECT d FROM lease.occurrences(task.cron, task.time_zone, task.every, task.anchor,
+				old_since, cutoff, 1) AS d);
+			last_lost := lease.latest_occurrence(task.cron, task.time_zone, task.every, task.anchor, old_since, cutoff);
+		END IF;
+	END IF;
 
 	LOOP
 		WITH candidate AS (
 			SELECT d.due_at, lead(d.due_at) OVER (ORDER BY d.due_at) AS next_due,
-				EXISTS (SELECT FROM lease.occurrence o
-					WHERE o.task = pass_over.task.name AND o.due_at = d.due_at) AS begun
+				-- One look-up for each, whatever the planner believes.
+				coalesce((SELECT true FROM lease.occurrence o
+					WHERE o.task = pass_over.task.name AND o.due_at = d.due_at), false) AS begun
 			FROM lease.occurrences(task.cron, task.time_zone, task.every, task.anchor,
 				new_since, now, at_once) AS d(due_at)
 		), judged AS (
@@ -689,8 +776,17 @@ BEGIN
 			END IF;
 			INSERT INTO lease.occurrence (task, due_at, lease, attempts)
 				VALUES (t.name, record_begin.due_at, t.lease, 0) ON CONFLICT DO NOTHING;
-			SELECT x.* INTO STRICT o FROM lease.occurrence x
+			SELECT x.* INTO o FROM lease.occurrence x
 				WHERE x.task = record_begin.task AND x.due_at = record_begin.due_at FOR NO KEY UPDATE;
+			-- It may have been begun, settled and pruned before we could.
+			SELECT x.since INTO cursor_at FROM lease.task_cursor x WHERE x.task = record_begin.task;
+			IF o.attempts = 0 AND NOT coalesce(lease.is_in_reach(t, cursor_at, record_begin.due_at, now), false) THEN
+				DELETE FROM lease.occurrence x WHERE x.task = o.task AND x.due_at = o.due_at;
+				outcome := 'passed over';
+				RETURN;
+			ELSIF o.task IS NULL THEN
+				RAISE lock_not_available;
+			END IF;
 		END IF;
 	EXCEPTION WHEN lock_not_available THEN
 		outcome := 'busy';
@@ -698,6 +794,13 @@ BEGIN
 	END;
 
 	attempt := nullif(o.attempts, 0);
+	IF o.verdict IS NULL AND o.lease <> t.lease THEN
+		-- Left behind by an earlier task of this name, under another lease.
+		UPDATE lease.occurrence x SET verdict = 'failed', settled_at = now, retry_at = NULL,
+				result = jsonb_build_object('reason', 'its task was dropped')
+			WHERE x.task = o.task AND x.due_at = o.due_at
+			RETURNING x.* INTO o;
+	END IF;
 	IF o.verdict IS NOT NULL THEN
 		outcome := o.verdict;
 		result := o.result;
@@ -789,6 +892,7 @@ RETURNS record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = 0
 AS $$
 DECLARE
 	now constant timestamptz := lease.transaction_time();
@@ -797,12 +901,23 @@ DECLARE
 	a lease.occurrence_attempt;
 BEGIN
 	SELECT x.* INTO o FROM lease.occurrence x
-		WHERE x.task = record_finish.task AND x.due_at = record_finish.due_at FOR NO KEY UPDATE;
+		WHERE x.task = record_finish.task AND x.due_at = record_finish.due_at;
 	IF NOT lease.is_guarded(o.lease, record_finish.epoch) THEN
 		RAISE EXCEPTION USING ERRCODE = 'LS004',
 			MESSAGE = 'an occurrence is finished under a guard',
 			HINT = 'Call lease.finish_occurrence().';
 	END IF;
+	PERFORM set_config('lock_timeout', CASE current_setting('lease.busy_timeout')
+		WHEN '0' THEN '1ms' ELSE current_setting('lease.busy_timeout') END, true);
+	BEGIN
+		SELECT x.* INTO o FROM lease.occurrence x
+			WHERE x.task = record_finish.task AND x.due_at = record_finish.due_at FOR NO KEY UPDATE;
+	EXCEPTION WHEN lock_not_available THEN
+		RAISE EXCEPTION USING ERRCODE = 'LS006',
+			MESSAGE = format('the occurrence of task "%s" at %s is busy', record_finish.task, record_finish.due_at),
+			DETAIL = 'Another transaction has begun or finished an attempt at it and has not ended.',
+			HINT = 'Repeat the transaction. pg_blocking_pids() of a session that waits tells who is in the way.';
+	END;
 	SELECT x.* INTO a FROM lease.occurrence_attempt x
 		WHERE x.task = o.task AND x.due_at = o.due_at AND x.attempt = record_finish.attempt;
 	IF NOT FOUND THEN
@@ -875,7 +990,7 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.finish_occurrence(text, timestamptz, integer, bigint, text, jsonb) IS
-'finishes an attempt that was begun under this epoch, done or failed, with a result for the record, and guards the transaction. standing: the verdict that stands; settled: whether it is this call that has decided it: a repeated call changes nothing, nor does one for an attempt of an earlier epoch, which is abandoned. retry_at: after a failure, when the next attempt may be begun; null: the occurrence is settled. Raises 42704 (no such attempt), 22023, and what lease.guard() raises';
+'finishes an attempt that was begun under this epoch, done or failed, with a result for the record, and guards the transaction. standing: the verdict that stands; settled: whether it is this call that has decided it: a repeated call changes nothing, nor does one for an attempt of an earlier epoch, which is abandoned. retry_at: after a failure, when the next attempt may be begun; null: the occurrence is settled. Raises 42704 (no such attempt), 22023, LS006 (another session is at it), and what lease.guard() raises';
 
 CREATE FUNCTION lease.prune_occurrences(
 	before timestamptz)
@@ -912,6 +1027,11 @@ BEGIN
 	), attempts AS (
 		DELETE FROM lease.occurrence_attempt a USING gone g
 			WHERE a.task = g.task AND a.due_at = g.due_at
+	), latest AS (
+		SELECT g.task, max(g.due_at) AS due_at FROM gone g GROUP BY g.task
+	), cursors AS (
+		UPDATE lease.task_cursor c SET pruned_to = greatest(c.pruned_to, l.due_at)
+			FROM latest l WHERE c.task = l.task
 	)
 	SELECT count(*) INTO removed FROM gone;
 	DELETE FROM lease.misfire m WHERE m.last_due < prune_occurrences.before;
@@ -924,9 +1044,9 @@ COMMENT ON FUNCTION lease.prune_occurrences(timestamptz) IS
 CREATE VIEW lease.maintenance AS
 	SELECT t.name AS task, t.lease, t.enabled,
 		CASE WHEN t.cron IS NOT NULL THEN format('%s in %s', t.cron, t.time_zone) ELSE format('every %s', t.every) END AS schedule,
-		(SELECT n FROM lease.occurrences(t.cron, t.time_zone, t.every, t.anchor,
-			greatest(c.since, lease.transaction_time()), up_to => 1) AS n) AS next_due,
-		CASE WHEN t.enabled THEN (SELECT n FROM lease.occurrences(t.cron, t.time_zone, t.every, t.anchor,
+		CASE WHEN t.enabled AND lease.knows_zone(t.time_zone) THEN (SELECT n FROM lease.occurrences(t.cron, t.time_zone,
+			t.every, t.anchor, greatest(c.since, lease.transaction_time()), up_to => 1) AS n) END AS next_due,
+		CASE WHEN t.enabled AND lease.knows_zone(t.time_zone) THEN (SELECT n FROM lease.occurrences(t.cron, t.time_zone, t.every, t.anchor,
 			greatest(c.since, b.last_begun), lease.transaction_time(), 1) AS n) END AS late_since,
 		d.ready, d.running, r.begun_at AS running_since, r.holder AS running_by,
 		d.waiting, f.ended_at AS last_failure, f.result AS last_error,
@@ -952,7 +1072,7 @@ COMMENT ON COLUMN lease.maintenance.task IS 'the task';
 COMMENT ON COLUMN lease.maintenance.lease IS 'the lease whose holder does it';
 COMMENT ON COLUMN lease.maintenance.enabled IS 'whether occurrences may be begun';
 COMMENT ON COLUMN lease.maintenance.schedule IS 'when it is due';
-COMMENT ON COLUMN lease.maintenance.next_due IS 'when it will be due next';
+COMMENT ON COLUMN lease.maintenance.next_due IS 'when it will be due next; null if it is disabled';
 COMMENT ON COLUMN lease.maintenance.late_since IS 'the first occurrence after the latest that was begun, if it is due: since when nobody does the task, also if what is missed is not made up for';
 COMMENT ON COLUMN lease.maintenance.ready IS 'how many occurrences may be begun; of those that never were, at most 1000 are counted';
 COMMENT ON COLUMN lease.maintenance.running IS 'how many were begun under an epoch that is held, and are not finished';

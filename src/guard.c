@@ -54,6 +54,7 @@
 #include "miscadmin.h"
 #include "role.h"
 #include "store.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 
 /* One guard of the present transaction. */
@@ -355,6 +356,9 @@ decide_commit(const Guard *guard, bool admit_late)
 		!store_read(guard->name, &reading))
 		guard_raise_unknown(guard->name);
 	catalog_unlock_lease(AccessShareLock);
+
+	/* A transaction that had the lock already has not heard of roles, either. */
+	AcceptInvalidationMessages();
 	role_check_member(guard->user, reading.row.role, guard->name);
 	reading.authority.late_commit &= admit_late;
 	standing = authority_commit(&reading.authority, guard->epoch, released,

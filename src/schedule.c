@@ -45,6 +45,9 @@
 #include "utils/timestamp.h"
 
 SQL_CALLABLE(lease_occurrences);
+SQL_CALLABLE(lease_latest_occurrence);
+SQL_CALLABLE(lease_count_occurrences);
+SQL_CALLABLE(lease_knows_zone);
 SQL_CALLABLE(lease_transaction_time);
 
 /* Arguments of lease.occurrences(), as sql/tasks.sql declares them */
@@ -357,7 +360,8 @@ lease_occurrences(PG_FUNCTION_ARGS)
 
 	arg_schedule(fcinfo, &schedule);
 	after = arg_instant(fcinfo, Arg_after, "after", transaction_time());
-	until = arg_instant(fcinfo, Arg_until, "until", after + HORIZON * USECS_PER_DAY);
+	until = arg_instant(fcinfo, Arg_until, "until",
+						Min(after + HORIZON * USECS_PER_DAY, END_OF_INSTANTS - 1));
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	for (int64 i = 0; i < up_to && schedule_next(&schedule, after, until, &instant); i++)
@@ -370,6 +374,79 @@ lease_occurrences(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 	}
 	return (Datum) 0;
+}
+
+/*
+ * lease_latest_occurrence: lease.latest_occurrence(cron, time_zone, every, anchor,
+ * after, until)
+ *
+ * Looks back in longer and longer spans, as the next one is all that can be found.
+ */
+Datum
+lease_latest_occurrence(PG_FUNCTION_ARGS)
+{
+	Schedule	schedule;
+	TimestampTz after;
+	TimestampTz until;
+	TimestampTz from;
+	TimestampTz latest = 0;
+	TimestampTz instant;
+	bool		found = false;
+
+	arg_schedule(fcinfo, &schedule);
+	after = arg_instant(fcinfo, Arg_after, "after", FIRST_INSTANT);
+	until = arg_instant(fcinfo, Arg_until, "until", transaction_time());
+	for (int64 span = Max(schedule.every, SECS_PER_HOUR * USECS_PER_SEC);
+		 !found && after < until; span *= 4)
+	{
+		from = Max(after, until - span);
+		for (instant = from; schedule_next(&schedule, instant, until, &instant); found = true)
+			latest = instant;
+		if (from == after)
+			break;
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (!found)
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(latest);
+}
+
+/*
+ * lease_count_occurrences: lease.count_occurrences(cron, time_zone, every, anchor,
+ * after, until)
+ */
+Datum
+lease_count_occurrences(PG_FUNCTION_ARGS)
+{
+	Schedule	schedule;
+	TimestampTz after;
+	TimestampTz until;
+	TimestampTz instant;
+	int64		count = 0;
+
+	arg_schedule(fcinfo, &schedule);
+	after = arg_instant(fcinfo, Arg_after, "after", FIRST_INSTANT);
+	until = arg_instant(fcinfo, Arg_until, "until", transaction_time());
+	if (schedule.every > 0 && after < until)
+		PG_RETURN_INT64(divide_down(until - schedule.anchor, schedule.every) -
+						divide_down(after - schedule.anchor, schedule.every));
+	for (instant = after; schedule_next(&schedule, instant, until, &instant); count++)
+		CHECK_FOR_INTERRUPTS();
+	PG_RETURN_INT64(count);
+}
+
+/*
+ * lease_knows_zone: lease.knows_zone(time_zone)
+ */
+Datum
+lease_knows_zone(PG_FUNCTION_ARGS)
+{
+	char	   *name;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_BOOL(true);
+	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	PG_RETURN_BOOL(strlen(name) <= TZ_STRLEN_MAX && pg_tzset(name) != NULL);
 }
 
 /*

@@ -277,7 +277,6 @@ SELECT lease.admit('store', 9);
 SELECT lease.admit('store', 10);
 SELECT lease.admit('store', 11);
 SELECT lease.record_admission('store', 11, 'regress_waits');
-SELECT * FROM lease.admission;
 SET ROLE regress_provider;
 SELECT lease.admit('shared', 5);
 SET ROLE regress_worker;

@@ -62,7 +62,7 @@ SELECT outcome, attempt FROM lease.begin_occurrence('t', :'second', :a);
 SET LOCAL lease.clock_offset = '26 h';
 SELECT running, running_since < lease.transaction_time() - interval '24 h' AS long, running_by FROM lease.maintenance;
 SELECT severity, object, regexp_replace(meaning, '20[0-9:. +-]*, under', '..., under') AS meaning,
-	replace(remedy, :'second', '...') AS remedy
+	replace(replace(remedy, :'second', '...'), format('1, %s, ', :a), '1, EPOCH, ') AS remedy
 	FROM lease.doctor() WHERE object LIKE 'task%' AND meaning LIKE '%running%';
 ROLLBACK;
 

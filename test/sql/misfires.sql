@@ -114,6 +114,33 @@ SELECT due_at - :'first' AS due_at, state FROM lease.due('skip');
 SET lease.clock_offset = '20 d';
 SELECT outcome, attempt FROM lease.begin_occurrence('skip', timestamptz :'first' + interval '20 days -1 min', :epoch);
 
+-- What is pruned stays so, also if the cursor has to go back; and what a change of the
+-- schedule leaves undone is on record.
+SELECT lease.prune_occurrences(timestamptz :'first' + interval '20 days -1 min');
+SELECT task, pruned_to - :'first' AS pruned_to FROM lease.task_cursor ORDER BY task;
+SET lease.clock_offset = '1 h';
+SELECT lease.alter_task('all', enabled => false), lease.alter_task('all', enabled => true);
+SELECT task, since = pruned_to AS at_what_was_pruned FROM lease.task_cursor WHERE task = 'all';
+SET lease.clock_offset = '20 d';
+SELECT lease.alter_task('all', enabled => false), lease.alter_task('all', enabled => true);
+SET lease.clock_offset = '28820 min';
+SELECT lease.alter_task('all', every => '2 min');
+SELECT first_due - :'first' AS first_due, last_due - :'first' AS last_due, occurrences, misfire, epoch
+	FROM lease.misfire WHERE misfire = 'altered';
+
+-- A time zone that an update of its data has taken away: that task is never due, the
+-- others are, the doctor says so, and it can be disabled.
+SELECT lease.create_task('zone', 'jobs', cron => '* * * * *', time_zone => 'Europe/Berlin');
+UPDATE lease.task SET time_zone = 'Gone/Zone' WHERE name = 'zone';
+SET lease.clock_offset = '28830 min';
+SELECT task, count(*) FROM lease.due() GROUP BY task ORDER BY task;
+SELECT task, next_due IS NULL AS never FROM lease.maintenance WHERE task = 'zone';
+SELECT severity, object, meaning, remedy FROM lease.doctor() WHERE object = 'task "zone"';
+SELECT lease.alter_task('zone', enabled => false);
+SELECT lease.alter_task('zone', time_zone => 'Gone/Again');
+SELECT lease.alter_task('zone', time_zone => 'localtime');
+SELECT lease.drop_task('zone');
+
 -- A failed one of the past is not passed over: it waits, and is tried again.
 SET lease.clock_offset = '21 d';
 SELECT outcome, attempt FROM lease.begin_occurrence('skip', timestamptz :'first' + interval '21 days -1 min', :epoch);
