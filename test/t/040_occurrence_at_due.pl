@@ -145,7 +145,7 @@ foreach my $round (1 .. $ROUNDS)
 			push @wrong, "$context: $_, due at $due"
 			  if ($now < $due) != ($outcome eq 'early')
 			  || $not_before != ($outcome eq 'early' ? $due : 0)
-			  || $outcome !~ ($way eq 'done' ? qr/^(?:early|started|done)$/ : qr/^(?:early|started|running|busy)$/);
+			  || $outcome !~ ($way eq 'done' ? qr/^(?:early|started|done|busy)$/ : qr/^(?:early|started|running|busy)$/);
 			push @started, [ $now, $attempt ] if $outcome eq 'started';
 		}
 	}
