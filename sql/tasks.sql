@@ -1060,7 +1060,7 @@ CREATE VIEW lease.maintenance AS
 				count(*) FILTER (WHERE x.state = 'running') AS running,
 				count(*) FILTER (WHERE x.state = 'waiting') AS waiting,
 				min(x.due_at) FILTER (WHERE x.state = 'running') AS first_running
-			FROM lease.due(t.name, 1000) AS x) AS d
+			FROM lease.due(t.name, 100) AS x) AS d
 		LEFT JOIN LATERAL (SELECT a.* FROM lease.occurrence_attempt a
 			WHERE a.task = t.name AND a.due_at = d.first_running ORDER BY a.attempt DESC LIMIT 1) AS r ON true
 		LEFT JOIN LATERAL (SELECT a.* FROM lease.occurrence_attempt a
@@ -1074,7 +1074,7 @@ COMMENT ON COLUMN lease.maintenance.enabled IS 'whether occurrences may be begun
 COMMENT ON COLUMN lease.maintenance.schedule IS 'when it is due';
 COMMENT ON COLUMN lease.maintenance.next_due IS 'when it will be due next; null if it is disabled';
 COMMENT ON COLUMN lease.maintenance.late_since IS 'the first occurrence after the latest that was begun, if it is due: since when nobody does the task, also if what is missed is not made up for';
-COMMENT ON COLUMN lease.maintenance.ready IS 'how many occurrences may be begun; of those that never were, at most 1000 are counted';
+COMMENT ON COLUMN lease.maintenance.ready IS 'how many occurrences may be begun; of those that never were begun, at most 100 are counted';
 COMMENT ON COLUMN lease.maintenance.running IS 'how many were begun under an epoch that is held, and are not finished';
 COMMENT ON COLUMN lease.maintenance.running_since IS 'since when the earliest of them is';
 COMMENT ON COLUMN lease.maintenance.running_by IS 'whose it is';
