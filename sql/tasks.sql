@@ -410,7 +410,7 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.create_task(text, text, text, text, interval, timestamptz, text, interval, interval, integer, interval, boolean) IS
-'defines a task that whoever holds the lease is to do: either at the local times of a cron expression in a time zone (null: UTC), or every interval of at least a second from an anchor (null: 1970-01-01 UTC); see lease.occurrences(). An occurrence is in time until misfire_after; what becomes of those that were not begun by then is what misfire says: skip, none is done any more; once, the latest, if none after it was begun; all, each; none is begun, or tried again, after misfire_window. max_attempts counts those that were abandoned, too; after one that failed the next has to wait for retry_after, doubled with each, up to 64 times. Nothing is due that was due before the definition. Raises 42710 (exists), LS005 (no such lease), 42501 (whoever calls does not administer the lease), 22023 for a schedule that has no occurrences or is none';
+'defines a task that whoever holds the lease is to do: either at the local times of a cron expression in a time zone (null: UTC), or every interval of at least a second from an anchor (null: 1970-01-01 UTC); see lease.occurrences(). An occurrence is in time until misfire_after; what becomes of those that were not begun by then is what misfire says: skip, none is done any more; once, the latest, if none after it was begun; all, each; none is begun, or tried again, after misfire_window. max_attempts counts those that were abandoned, too; after one that failed the next has to wait for retry_after, doubled with each attempt, up to 64 times. Nothing is due that was due before the definition. Raises 42710 (exists), LS005 (no such lease), 42501 (whoever calls does not administer the lease), 22023 for a schedule that has no occurrences or is none';
 
 CREATE FUNCTION lease.alter_task(
 	name text,
@@ -617,7 +617,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'lease_is_guarded'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.is_guarded(text, bigint) IS
-'whether this transaction acts under that epoch of the lease: see lease.guard()';
+'whether this transaction acts under that epoch of the lease: see lease.guard(); that it does then counts as use of the guard, of which there is no warning any more';
 
 CREATE FUNCTION lease.pass_over(
 	task lease.task,
