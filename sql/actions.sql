@@ -37,7 +37,7 @@ CREATE TABLE lease.acknowledgement (
 	xid xid8 NOT NULL,
 	CHECK ((task IS NULL) = (due_at IS NULL))
 );
-COMMENT ON TABLE lease.acknowledgement IS 'who has begun an unfenced action and said that he knows; append-only';
+COMMENT ON TABLE lease.acknowledgement IS 'who has begun an unfenced action and said that he knows; append-only, but for lease.prune_occurrences()';
 COMMENT ON SEQUENCE lease.acknowledgement_id_seq IS 'numbers of lease.acknowledgement';
 COMMENT ON COLUMN lease.acknowledgement.id IS 'grows; may have gaps';
 COMMENT ON COLUMN lease.acknowledgement.action IS 'the action';
@@ -50,6 +50,14 @@ COMMENT ON COLUMN lease.acknowledgement.reason IS 'what he said';
 COMMENT ON COLUMN lease.acknowledgement.actor IS 'the role';
 COMMENT ON COLUMN lease.acknowledgement.at IS 'transaction time';
 COMMENT ON COLUMN lease.acknowledgement.xid IS 'the transaction';
+
+CREATE FUNCTION lease.remove_acknowledgements(
+	before timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'lease_remove_acknowledgements'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION lease.remove_acknowledgements(timestamptz) IS
+'a part of lease.prune_occurrences(), which is the function to use';
 
 CREATE TRIGGER lease_keep_events BEFORE UPDATE OR DELETE ON lease.acknowledgement
 	FOR EACH ROW EXECUTE FUNCTION lease.keep_events();

@@ -1035,11 +1035,12 @@ BEGIN
 	)
 	SELECT count(*) INTO removed FROM gone;
 	DELETE FROM lease.misfire m WHERE m.last_due < prune_occurrences.before;
+	PERFORM lease.remove_acknowledgements(prune_occurrences.before);
 	RETURN removed;
 END;
 $$;
 COMMENT ON FUNCTION lease.prune_occurrences(timestamptz) IS
-'removes what is recorded of occurrences that were due before, and are settled, with their attempts, and of those that were passed over; but of each task not the latest that is settled nor the latest that was done; of dropped tasks all that was due before; returns how many occurrences; none of them can be begun again';
+'removes what is recorded of occurrences that were due before, and are settled, with their attempts, of those that were passed over, and of what was acknowledged; but of each task not the latest that is settled nor the latest that was done; of dropped tasks all that was due before; returns how many occurrences; none of them can be begun again';
 
 CREATE VIEW lease.maintenance AS
 	SELECT t.name AS task, t.lease, t.enabled,

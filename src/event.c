@@ -72,6 +72,7 @@
 SQL_CALLABLE(lease_event_digest);
 SQL_CALLABLE(lease_keep_events);
 SQL_CALLABLE(lease_remove_events);
+SQL_CALLABLE(lease_remove_acknowledgements);
 
 /* Columns of lease.event, as sql/schema.sql creates them */
 enum
@@ -110,7 +111,7 @@ static const Oid column_types[Natts_event] = {
 /* Part of the server's queue beyond which we do not add to it */
 #define QUEUE_TOO_FULL	0.5
 
-/* Is lease.remove_events() at work? */
+/* Is lease.remove_events() or lease.remove_acknowledgements() at work? */
 static bool removing = false;
 
 /*
@@ -547,7 +548,8 @@ lease_keep_events(PG_FUNCTION_ARGS)
 				 errmsg("cannot change what is in table \"lease.%s\"",
 						RelationGetRelationName(data->tg_relation)),
 				 strcmp(RelationGetRelationName(data->tg_relation), "acknowledgement") == 0 ?
-				 errdetail("What was acknowledged is append-only.") :
+				 (errdetail("What was acknowledged is append-only."),
+				  errhint("Call lease.prune_occurrences() to remove what is old.")) :
 				 (errdetail("The history of leases is append-only."),
 				  errhint("Call lease.prune() to remove what is old."))));
 	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
@@ -610,6 +612,45 @@ lease_remove_events(PG_FUNCTION_ARGS)
 			removed = run_removal("DELETE FROM lease.event AS e"
 								  " WHERE e.name OPERATOR(pg_catalog.=) $1 AND e.seq OPERATOR(pg_catalog.<=) $2",
 								  lease, seq);
+	}
+	PG_FINALLY();
+	{
+		removing = false;
+	}
+	PG_END_TRY();
+	SPI_finish();
+	PG_RETURN_INT64((int64) removed);
+}
+
+/*
+ * lease_remove_acknowledgements: lease.remove_acknowledgements(before)
+ *
+ * Removes what was acknowledged before an instant, and returns how many there were.  A
+ * part of lease.prune_occurrences().
+ */
+Datum
+lease_remove_acknowledgements(PG_FUNCTION_ARGS)
+{
+	Oid			types[] = {TIMESTAMPTZOID};
+	Datum		values[1];
+	int			result;
+	uint64		removed;
+
+	if (PG_ARGISNULL(0))
+		arg_raise_null("before");
+	values[0] = PG_GETARG_DATUM(0);
+	arg_begin_write("lease.prune_occurrences()");
+	SPI_connect();
+	removing = true;
+	PG_TRY();
+	{
+		result = SPI_execute_with_args("DELETE FROM lease.acknowledgement AS a"
+									   " WHERE a.at OPERATOR(pg_catalog.<) $1",
+									   lengthof(types), types, values, NULL, false, 0);
+		if (result < 0)
+			elog(ERROR, "SPI_execute_with_args failed: %s",
+				 SPI_result_code_string(result));
+		removed = SPI_processed;
 	}
 	PG_FINALLY();
 	{

@@ -301,13 +301,18 @@ SELECT lease.admit('shared', 9);
 
 DELETE FROM lease.admission;
 SELECT lease.drop_action(name) FROM lease.action;
-SELECT lease.drop_task('t'), lease.prune_occurrences('infinity');
+SELECT lease.drop_task('t');
 BEGIN;
 SELECT lease.guard('jobs', :new);
 DROP TABLE plan;
 COMMIT;
 SELECT lease.drop('jobs', force => true), lease.drop('other', force => true);
--- What was acknowledged is there as long as the extension is.
+-- What was acknowledged is there until it is pruned.
+SELECT count(*) > 0 AS acknowledged FROM lease.acknowledgement;
+SELECT lease.prune_occurrences('-infinity');
+SELECT count(*) > 0 AS acknowledged FROM lease.acknowledgement;
+DELETE FROM lease.acknowledgement;
+SELECT lease.prune_occurrences('infinity') IS NOT NULL AS pruned;
 SELECT count(*) AS acknowledged FROM lease.acknowledgement;
 DROP OWNED BY regress_acts, regress_waits, regress_worker;
 DROP ROLE regress_acts, regress_waits, regress_worker;

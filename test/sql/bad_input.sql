@@ -259,7 +259,7 @@ SELECT p.proname, a.name
 	WHERE p.pronamespace = 'lease'::regnamespace
 		AND p.prokind = 'f'
 		AND p.proname NOT IN ('build_fence', 'descendants', 'elapsed', 'fence_due', 'own_triggers', 'row_lease',
-			'define_task', 'write_task', 'task_interval', 'is_in_reach', 'never_begun', 'latest_occurrence', 'count_occurrences', 'knows_zone', 'pass_over', 'record_begin', 'record_finish',
+			'define_task', 'write_task', 'task_interval', 'is_in_reach', 'never_begun', 'latest_occurrence', 'count_occurrences', 'knows_zone', 'remove_acknowledgements', 'pass_over', 'record_begin', 'record_finish',
 			'define_action', 'write_action', 'acknowledge', 'record_acknowledgement', 'record_admission')
 		AND (p.proname, a.name) NOT IN (SELECT split_part(function, '/', 1), name FROM argument)
 	ORDER BY p.proname, a.name;
