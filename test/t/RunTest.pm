@@ -21,6 +21,10 @@ our @EXPORT = qw(
 # CLOCK_BOOTTIME, which Perl does not name
 my $BOOT_CLOCK = 7;
 
+# What runs in the background of a shell, or under nohup, may have been started with
+# signals ignored, which the programs would inherit.
+$SIG{$_} = 'DEFAULT' foreach qw(HUP INT QUIT);
+
 # boot_clock returns the present instant on the clock that pg_lease goes by.
 sub boot_clock
 {

@@ -13,6 +13,7 @@ compares epochs; REPORTS is a plain file, which compares nothing. What happens i
 printed, a line each.
 """
 
+import json
 import os
 import select
 import signal
@@ -155,11 +156,19 @@ class Scheduler:
                 "SELECT outcome, attempt FROM lease.begin_occurrence('sweep', %s, %s)",
                 due_at, self.epoch)
             if outcome == "started":
-                time.sleep(0.1)     # sweeps
-                self.row("INSERT INTO ledger VALUES ('sweep', %s, %s, %s)",
-                         due_at, self.epoch, self.name)
-                self.row("SELECT lease.finish_occurrence('sweep', %s, %s, %s)",
-                         due_at, attempt, self.epoch)
+                # Work that is wrong is to count as an attempt that failed, and not to be
+                # begun at once again.
+                verdict, result = "done", None
+                self.row("SAVEPOINT work")
+                try:
+                    time.sleep(0.1)     # sweeps
+                    self.row("INSERT INTO ledger VALUES ('sweep', %s, %s, %s)",
+                             due_at, self.epoch, self.name)
+                except (psycopg2.DataError, psycopg2.IntegrityError) as error:
+                    self.row("ROLLBACK TO work")
+                    verdict, result = "failed", json.dumps(str(error))
+                self.row("SELECT lease.finish_occurrence('sweep', %s, %s, %s, %s, %s)",
+                         due_at, attempt, self.epoch, verdict, result)
 
     def report(self, due_at):
         """Acts outside of the database, too."""
