@@ -455,5 +455,6 @@ lease_knows_zone(PG_FUNCTION_ARGS)
 Datum
 lease_transaction_time(PG_FUNCTION_ARGS)
 {
+	(void) fcinfo;
 	PG_RETURN_TIMESTAMPTZ(transaction_time());
 }
