@@ -327,7 +327,7 @@ take_late_confirmation(Campaign *campaign)
 			 took, campaign->ttl / (double) SECOND);
 	failure_note(campaign, why);
 	campaign->renew_at = 0;
-	if (campaign->failures >= LATE_CONFIRMATIONS)
+	if (++campaign->late >= LATE_CONFIRMATIONS)
 		campaign_give_up(campaign, EXIT_NOT_ACQUIRED, "not_acquired", why);
 }
 
@@ -381,6 +381,7 @@ take_grant(Campaign *campaign, bool is_certain)
 		campaign->in_doubt = false;
 		campaign->state = CAMPAIGN_UNCONFIRMED;
 		campaign->epoch = answered_epoch(campaign);
+		campaign->late = 0;
 		campaign->renew_at = 0;
 		log_grant(campaign->epoch, campaign->generation);
 		if (is_certain)

@@ -78,12 +78,13 @@ typedef struct Campaign
 	bool		reserved;		/* the lease is reserved for us */
 	struct
 	{
-		char text[	MESSAGE_SIZE];
+		char		content[MESSAGE_SIZE];
 		int64		until;		/* it need not be logged again before */
 	}			messages[MESSAGES_KEPT];	/* that were logged latest */
 
 	/* Of a grant */
 	int64		epoch;			/* 0: none */
+	int			late;			/* how often it was confirmed too late */
 	int64		ttl;			/* as the server has told it; 0: not yet */
 	int64		margin;			/* between deadline and the end of the grant */
 	int64		deadline;

@@ -80,12 +80,12 @@ failure_is_news(Campaign *campaign, const char *message)
 	for (int i = 0; i < MESSAGES_KEPT; i++)
 	{
 		if (now < campaign->messages[i].until &&
-			strncmp(campaign->messages[i].text, message, MESSAGE_SIZE - 1) == 0)
+			strncmp(campaign->messages[i].content, message, MESSAGE_SIZE - 1) == 0)
 			return false;
 		if (campaign->messages[i].until < campaign->messages[oldest].until)
 			oldest = i;
 	}
-	strlcpy(campaign->messages[oldest].text, message, MESSAGE_SIZE);
+	strlcpy(campaign->messages[oldest].content, message, MESSAGE_SIZE);
 	campaign->messages[oldest].until = now + REPEAT_MESSAGE;
 	return true;
 }
