@@ -44,6 +44,12 @@
 #define PATIENCE		250
 
 /*
+ * How often it is looked when there is no time to spare: who goes from one statement
+ * to the next waits for its client for less than a tenth of this, again and again
+ */
+#define HASTY_INTERVAL	2
+
+/*
  * passage_begin begins a way on which nobody has been met yet.
  */
 void
@@ -122,7 +128,8 @@ await_updater_for_a_while(Passage *passage, TransactionId updater)
 {
 	if (passage->since == 0)
 		passage->since = clock_moment();
-	return lock_await_transaction_again(updater, LOOK_INTERVAL,
+	return lock_await_transaction_again(updater,
+										is_patient(passage) ? LOOK_INTERVAL : HASTY_INTERVAL,
 										passage->since) ||
 		lock_budget_left() > 0;
 }

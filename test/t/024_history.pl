@@ -514,9 +514,10 @@ sub pump
 # stop(SESSION...) ends sessions and returns the errors that they got.
 sub stop
 {
+	my @sessions = @_;
 	my %errors;
 
-	foreach my $session (@_)
+	foreach my $session (@sessions)
 	{
 		kill 'TERM', $session->client;
 		eval { $session->{run}->finish; };
@@ -524,8 +525,8 @@ sub stop
 	}
 	wait_until(
 		$node,
-		"SELECT count(*) = 0 FROM pg_stat_activity WHERE state <> 'idle'"
-		  . " AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
+		'SELECT count(*) = 0 FROM pg_stat_activity WHERE pid IN ('
+		  . join(', ', map { $_->backend } @sessions) . ')',
 		'the sessions to end');
 	return %errors;
 }
