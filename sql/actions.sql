@@ -368,8 +368,7 @@ AS $$
 DECLARE
 	a lease.admission;
 BEGIN
-	PERFORM set_config('lock_timeout', CASE current_setting('lease.busy_timeout')
-		WHEN '0' THEN '1ms' ELSE current_setting('lease.busy_timeout') END, true);
+	PERFORM lease.bound_waits();
 	LOOP
 		-- To the end of the transaction nobody admits a later epoch.  Whoever will be
 		-- refused waits for nobody, and has nobody wait.

@@ -93,7 +93,7 @@ GRANT USAGE ON TYPE lease.reply TO @extowner@ WITH GRANT OPTION;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lease TO @extowner@ WITH GRANT OPTION;
 REVOKE EXECUTE ON FUNCTION lease.remove_events(text, bigint), lease.remove_acknowledgements(timestamptz),
 	lease.write_task(lease.task, text), lease.write_action(lease.action, text),
-	lease.pass_over(lease.task, timestamptz, bigint),
+	lease.bound_waits(), lease.pass_over(lease.task, timestamptz, bigint),
 	lease.record_acknowledgement(text, bigint, text, timestamptz, text, regrole),
 	lease.record_admission(text, bigint, regrole) FROM @extowner@;
 GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.health,

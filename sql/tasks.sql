@@ -619,6 +619,22 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.is_guarded(text, bigint) IS
 'whether this transaction acts under that epoch of the lease: see lease.guard(); that it does then counts as use of the guard, of which there is no warning any more';
 
+-- The setting outlives this function, at whose end only what its own SET clause names is
+-- restored, and ends with the caller, whose SET clause has to name lock_timeout.  A zero
+-- is not to wait at all; to lock_timeout it would be no limit.
+CREATE FUNCTION lease.bound_waits()
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM set_config('lock_timeout', CASE current_setting('lease.busy_timeout')
+		WHEN '0' THEN '1ms' ELSE current_setting('lease.busy_timeout') END, true);
+END;
+$$;
+COMMENT ON FUNCTION lease.bound_waits() IS
+'a part of lease.begin_occurrence(), lease.finish_occurrence() and lease.admit(): has whatever calls it wait for no lock longer than lease.busy_timeout';
+
 CREATE FUNCTION lease.pass_over(
 	task lease.task,
 	now timestamptz,
@@ -752,8 +768,7 @@ BEGIN
 
 	-- Who is in the way is another session of this holder; or an earlier one that is
 	-- not ended, for which nobody has to wait for long.
-	PERFORM set_config('lock_timeout', CASE current_setting('lease.busy_timeout')
-		WHEN '0' THEN '1ms' ELSE current_setting('lease.busy_timeout') END, true);
+	PERFORM lease.bound_waits();
 	BEGIN
 		SELECT x.* INTO o FROM lease.occurrence x
 			WHERE x.task = record_begin.task AND x.due_at = record_begin.due_at FOR NO KEY UPDATE;
@@ -907,8 +922,7 @@ BEGIN
 			MESSAGE = 'an occurrence is finished under a guard',
 			HINT = 'Call lease.finish_occurrence().';
 	END IF;
-	PERFORM set_config('lock_timeout', CASE current_setting('lease.busy_timeout')
-		WHEN '0' THEN '1ms' ELSE current_setting('lease.busy_timeout') END, true);
+	PERFORM lease.bound_waits();
 	BEGIN
 		SELECT x.* INTO o FROM lease.occurrence x
 			WHERE x.task = record_finish.task AND x.due_at = record_finish.due_at FOR NO KEY UPDATE;

@@ -224,6 +224,7 @@ INSERT INTO command (sql) VALUES
 	($$SELECT lease.define_action(a, 'drop') FROM lease.action a$$),
 	($$SELECT lease.write_action(a, 'drop') FROM lease.action a$$),
 	($$SELECT lease.pass_over(t, now(), $1) FROM lease.task t$$),
+	($$SELECT lease.bound_waits()$$),
 	($$SELECT count(*) FROM lease.admission$$),
 	($$INSERT INTO lease.task SELECT * FROM lease.task WHERE false$$),
 	($$UPDATE lease.task SET enabled = true$$),
