@@ -26,6 +26,7 @@ use Time::HiRes qw(time usleep);
 
 my $SECONDS = 10;
 my $SESSIONS = 16;
+my $PAUSE = 0.03;    # seconds, at most, in a transaction
 my @LEASES = ('K', 'L', 'M');
 
 my $node = new_server(
@@ -58,20 +59,6 @@ $node->safe_psql(
 my $seed = $ENV{LEASE_TEST_SEED} // int(rand(2**31));
 srand $seed;
 note "LEASE_TEST_SEED=$seed";
-
-# one_of(LIST) is one of them.
-sub one_of
-{
-	return $_[ rand @_ ];
-}
-
-# maybe_sleep() now and then takes some milliseconds.
-sub maybe_sleep
-{
-	return rand() < 0.3
-	  ? sprintf("SELECT pg_sleep(%.3f) \\g /dev/null\n", rand(0.03))
-	  : '';
-}
 
 # step(HOLDER) is one thing that a session does, for psql.  The variable e_X is the
 # epoch under which it last had lease X.
@@ -109,7 +96,7 @@ sub step
 		return $begin
 		  . "INSERT INTO history SELECT name, 'granted', epoch, holder, acquired_at, expires_at"
 		  . " FROM lease.acquire_many($names, '$holder', $ttl) WHERE epoch IS NOT NULL;\n"
-		  . maybe_sleep()
+		  . maybe_sleep($PAUSE)
 		  . $end;
 	}
 
@@ -119,7 +106,7 @@ sub step
 		return $begin
 		  . "INSERT INTO history SELECT name, 'renewed', epoch, holder, acquired_at, expires_at"
 		  . " FROM lease.renew('$lease', :e_$lease, $ttl) WHERE epoch IS NOT NULL;\n"
-		  . maybe_sleep()
+		  . maybe_sleep($PAUSE)
 		  . $end;
 	}
 	if ($kind < 0.6)
@@ -137,7 +124,7 @@ sub step
 		return $begin
 		  . "INSERT INTO history SELECT '$lease', 'ended', :e_$lease"
 		  . " WHERE lease.release('$lease', :e_$lease);\n"
-		  . maybe_sleep()
+		  . maybe_sleep($PAUSE)
 		  . $end;
 	}
 	if ($kind < 0.7)
@@ -163,7 +150,7 @@ sub step
 		: '')
 	  . $write
 	  . ($savepoint ? one_of("RELEASE s;\n", "ROLLBACK TO s;\n") : '')
-	  . maybe_sleep()
+	  . maybe_sleep($PAUSE)
 	  . (rand() < 0.2
 		? "INSERT INTO history SELECT '$lease', 'ended', :e_$lease"
 		  . " WHERE lease.release('$lease', :e_$lease);\n"

@@ -58,12 +58,6 @@ my $seed = $ENV{LEASE_TEST_SEED} // int(rand(2**31));
 srand $seed;
 note "LEASE_TEST_SEED=$seed";
 
-# one_of(LIST) is one of them.
-sub one_of
-{
-	return $_[ rand @_ ];
-}
-
 # claim(HOLDER, END) acquires something, tells what came of it, and writes it down.
 # "got" is a list of NAME=EPOCH, or "-".  A transaction that does not end gets too old
 # for all but the session's own two leases.

@@ -402,12 +402,6 @@ my $seed = $ENV{LEASE_TEST_SEED} // int(rand(2**31));
 srand $seed;
 note "LEASE_TEST_SEED=$seed";
 
-# one_of(LIST) is one of them.
-sub one_of
-{
-	return $_[ rand @_ ];
-}
-
 # What the holder calls is picked in the database, which knows the epochs; each call
 # has its leases in random order.  Answers are counted.
 $node->safe_psql(

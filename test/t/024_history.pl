@@ -51,12 +51,6 @@ if ($can_fill_queue)
 	$node->restart;
 }
 
-# one_of(LIST) is one of them.
-sub one_of
-{
-	return $_[ rand @_ ];
-}
-
 # sql(DATABASE, SQL) executes statements, which must succeed.
 sub sql
 {

@@ -36,6 +36,7 @@ my $EACH = max(1, int($OCCURRENCES / $TASKS));    # occurrences of a task, one a
 my $CHAOS = 3 * $EACH + 20;                       # seconds, at most
 my @SCHEDULERS = (2, 8);                          # from, to
 my $TTL = '600 ms';
+my $PAUSE = 0.05;                                 # seconds, at most, in an attempt
 my $STEPS = 60;                                   # of a script
 my $SCRIPTS = 12;
 
@@ -90,20 +91,6 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM expected'),
 # Schedulers
 #----
 
-# one_of(LIST) is one of them.
-sub one_of
-{
-	return $_[ rand @_ ];
-}
-
-# maybe_sleep() now and then takes some milliseconds.
-sub maybe_sleep
-{
-	return rand() < 0.3
-	  ? sprintf("SELECT pg_sleep(%.3f) \\g /dev/null\n", rand(0.05))
-	  : '';
-}
-
 # transaction(WORK, TOLD, END) is a transaction, and what is told when its COMMIT was
 # answered.  psql knows no error but that of the latest statement, and an aborted
 # transaction ends without one; so "good" is read in it.
@@ -145,12 +132,12 @@ sub step
 	my $done = "$verdict :task :attempt :epoch :due_at";
 	my $work = rand() < 0.75
 	  ? transaction(
-		"$begin\\if :mine\n" . $effect . maybe_sleep() . $finish . maybe_sleep() . "\\endif\n",
+		"$begin\\if :mine\n" . $effect . maybe_sleep($PAUSE) . $finish . maybe_sleep($PAUSE) . "\\endif\n",
 		$done, $end)
 	  : transaction($begin, 'begun :task :attempt :epoch :due_at', 'COMMIT')
 	  . "\\if :good\n\\if :mine\n"
-	  . maybe_sleep()
-	  . transaction("$finish\\if :settled\n" . $effect . maybe_sleep() . "\\endif\n", $done, $end)
+	  . maybe_sleep($PAUSE)
+	  . transaction("$finish\\if :settled\n" . $effect . maybe_sleep($PAUSE) . "\\endif\n", $done, $end)
 	  . "\\endif\n\\endif\n";
 
 	my $acquire = one_of(

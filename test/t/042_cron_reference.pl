@@ -111,12 +111,6 @@ note 'croniter ' . (run_command([ $python, $program, '--version' ]))[0];
 my @MONTHS = qw(jan feb mar apr may jun jul aug sep oct nov dec);
 my @WEEKDAYS = qw(sun mon tue wed thu fri sat);
 
-# one_of(LIST) is one of them.
-sub one_of
-{
-	return $_[ rand @_ ];
-}
-
 # between(LOW, HIGH) is a number from one to the other.
 sub between
 {

@@ -1,6 +1,6 @@
-# What the TAP tests of lease share: servers with the extension in them, and
-# client sessions that can be left waiting, paused and asked for what an error
-# carried.
+# What the TAP tests of lease share: servers with the extension in them, client
+# sessions that can be left waiting, paused and asked for what an error carried, and
+# what is left to chance.
 
 package LeaseTest;
 
@@ -14,7 +14,7 @@ use Test::More;
 
 our @EXPORT = qw(
   new_server session refused wait_until wait_for_event wait_for_fence
-  commits_in_order libfaketime $PATIENCE $AHEAD
+  commits_in_order libfaketime one_of maybe_sleep $PATIENCE $AHEAD
 );
 
 # Seconds that a test waits for what must happen.
@@ -125,6 +125,23 @@ sub libfaketime
 	  . ' /usr/lib{64,}/faketime/libfaketime.so.1 /usr/local/lib/faketime/libfaketime.so.1';
 
 	return $library;
+}
+
+# one_of(LIST) is one of them.
+sub one_of
+{
+	return $_[ rand @_ ];
+}
+
+# maybe_sleep(SECONDS) is a command for psql that now and then takes some time, at most
+# so many seconds.
+sub maybe_sleep
+{
+	my ($seconds) = @_;
+
+	return rand() < 0.3
+	  ? sprintf("SELECT pg_sleep(%.3f) \\g /dev/null\n", rand($seconds))
+	  : '';
 }
 
 # LeaseTest::Session is a psql process whose answers can be awaited later.
