@@ -28,6 +28,8 @@ OBJS = \
 	src/line.o \
 	src/await.o \
 	src/pool.o \
+	src/digest.o \
+	src/keep.o \
 	src/event.o \
 	src/store.o \
 	src/rows.o \
@@ -49,10 +51,13 @@ OBJS = \
 	src/api.o \
 	src/admin.o \
 	src/status.o \
+	src/instants.o \
 	src/health.o \
 	src/cron.o \
 	src/schedule.o \
-	src/definition.o
+	src/definition.o \
+	src/records.o \
+	src/pins.o
 
 # The installation script is one file per topic, in this order: each may use
 # what stands above it.
@@ -66,6 +71,11 @@ TOPICS = \
 	sql/tasks.sql \
 	sql/actions.sql \
 	sql/health.sql \
+	sql/records.sql \
+	sql/decisions.sql \
+	sql/cursors.sql \
+	sql/floors.sql \
+	sql/inventory.sql \
 	sql/pools.sql \
 	sql/doctor.sql \
 	sql/roles.sql
@@ -199,7 +209,7 @@ include src/compiler.mk
 
 $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) $(BUILT_FOR)
 
-$(install_script): $(TOPICS) lease.control
+$(install_script): $(TOPICS) lease.control Makefile
 	cat $(TOPICS) > $@
 
 # The program has a makefile of its own, because PGXS makes either a library or a

@@ -219,7 +219,7 @@ tree(rel, root) AS (
 		'It is not logged: after a crash, epochs that were told would be told again, so that nothing is granted.',
 		format('ALTER SEQUENCE lease.%s SET LOGGED;', c.relname)
 	FROM pg_class c
-	WHERE c.oid IN ('lease.epoch'::regclass, 'lease.origin'::regclass, 'lease.floor'::regclass)
+	WHERE c.oid IN ('lease.epoch'::regclass, 'lease.origin'::regclass, 'lease.epoch_floor'::regclass)
 		AND c.relpersistence <> 'p'
 
 	UNION ALL
@@ -228,7 +228,7 @@ tree(rel, root) AS (
 		format('ALTER SEQUENCE lease.%s AS bigint INCREMENT 1 MINVALUE 1 MAXVALUE 9223372036854775807 CACHE 1 NO CYCLE;', c.relname)
 	FROM pg_class c
 		JOIN pg_sequence s ON s.seqrelid = c.oid
-	WHERE c.oid IN ('lease.epoch'::regclass, 'lease.origin'::regclass, 'lease.floor'::regclass)
+	WHERE c.oid IN ('lease.epoch'::regclass, 'lease.origin'::regclass, 'lease.epoch_floor'::regclass)
 		AND NOT (s.seqincrement = 1 AND s.seqmin = 1 AND s.seqmax = 9223372036854775807
 			AND s.seqcache = 1 AND NOT s.seqcycle)
 
@@ -240,7 +240,8 @@ tree(rel, root) AS (
 	FROM (VALUES
 			('lease.event'::regclass, 'the history of leases can be altered. lease.verify_history() tells whether it was.'),
 			('lease.pruned'::regclass, 'the history of leases can be altered. lease.verify_history() tells whether it was.'),
-			('lease.acknowledgement'::regclass, 'who has acknowledged what can be altered.')) AS r(rel, meaning)
+			('lease.acknowledgement'::regclass, 'who has acknowledged what can be altered.'),
+			('lease.record'::regclass, 'what stays decided can be altered. lease.verify_authority() tells whether it was.')) AS r(rel, meaning)
 		CROSS JOIN LATERAL (SELECT count(*) AS there, count(*) FILTER (WHERE t.tgenabled = 'A') AS always
 			FROM pg_trigger t
 			WHERE t.tgrelid = r.rel AND t.tgfoid = 'lease.keep_events()'::regprocedure) AS t
@@ -426,6 +427,50 @@ tree(rel, root) AS (
 		NULL
 	FROM lease.guarantee g
 	WHERE g.class = 'unfenced'
+
+	-- Authority records
+	UNION ALL
+	SELECT 'error', format('lease "%s"', c.lease),
+		'The latest of its records is missing, or was altered: lease.verify_authority() tells more.', NULL
+	FROM lease.record_chain c
+		LEFT JOIN lease.record r ON r.lease = c.lease AND r.seq = c.last_seq
+	WHERE r.digest IS DISTINCT FROM c.last_digest
+		OR EXISTS (SELECT FROM lease.record x WHERE x.lease = c.lease AND x.seq > c.last_seq)
+
+	UNION ALL
+	SELECT 'warning', format('lease "%s"', a.lease),
+		format('%s opened under an epoch that is not held any more, and not settled, the first being attempt %s at "%s", opened by "%s" at %s. Whoever holds the lease finds out what has become of it, and calls lease.settle_attempt(); until then it holds back lease.compact().',
+			CASE WHEN count(*) = 1 THEN 'One attempt was' ELSE format('%s attempts were', count(*)) END,
+			min(a.attempt), (array_agg(a.subject ORDER BY a.attempt))[1], (array_agg(a.holder ORDER BY a.attempt))[1], min(a.opened_at)),
+		NULL
+	FROM lease.attempt a
+		LEFT JOIN lease.read_status() s ON s.name = a.lease AND s.state = 'held'
+	WHERE a.status = 'open' AND a.epoch IS DISTINCT FROM s.epoch
+	GROUP BY a.lease
+
+	UNION ALL
+	SELECT 'warning', format('cursor "%s" of lease "%s"', c.cursor, c.lease),
+		format('It stands at position "%s" in the destructive phase "%s" since epoch %s of "%s", which is not held any more. Whoever holds the lease sees to what may have been left half done, and takes it over.',
+			c.position, c.phase, c.epoch, c.holder),
+		CASE WHEN s.epoch IS NOT NULL THEN format('SELECT lease.take_over_cursor(%L, %s, %L, %L, %L);', c.lease, s.epoch, c.cursor, c.position, c.phase) END
+	FROM lease.cursor c
+		LEFT JOIN lease.read_status() s ON s.name = c.lease AND s.state = 'held'
+	WHERE c.destructive AND c.epoch IS DISTINCT FROM s.epoch
+
+	UNION ALL
+	SELECT 'warning', format('floor "%s"', f.floor),
+		format('Its lease "%s" does not exist, so that nobody can advance it.', f.lease),
+		format('SELECT lease.create(%L, role => ''another_role'');', f.lease)
+	FROM lease.floor f
+	WHERE NOT EXISTS (SELECT FROM lease.read_status() s WHERE s.name = f.lease)
+		AND f.floor <> f.lease || '#records'
+
+	UNION ALL
+	SELECT 'notice', format('floor "%s"', p.floor),
+		format('"%s" has held it back at %s since %s, and renews.', p.holder, p.position, p.held_since),
+		format('SELECT lease.unpin(%L, %L);', p.floor, p.holder)
+	FROM (SELECT h.*, min(h.position) OVER (PARTITION BY h.floor) AS lowest FROM lease.pin_held h) AS p
+	WHERE p.position = p.lowest AND p.held_since < lease.transaction_time() - interval '1 day'
 
 	-- What gets past fences by right
 	UNION ALL

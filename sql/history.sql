@@ -5,7 +5,7 @@ RETURNS trigger
 AS 'MODULE_PATHNAME', 'lease_keep_events'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION lease.keep_events() IS
-'the trigger function that keeps lease.event, lease.pruned and lease.acknowledgement as they are';
+'the trigger function that keeps lease.event, lease.pruned, lease.acknowledgement and lease.record as they are';
 
 CREATE TRIGGER lease_keep_events BEFORE UPDATE OR DELETE ON lease.event
 	FOR EACH ROW EXECUTE FUNCTION lease.keep_events();

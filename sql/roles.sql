@@ -28,7 +28,9 @@ BEGIN
 	EXECUTE format('GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate,'
 		' lease.health, lease.peer, lease.orphan, lease.metric, lease.task, lease.task_cursor,'
 		' lease.occurrence, lease.occurrence_attempt, lease.misfire, lease.maintenance,'
-		' lease.action, lease.acknowledgement, lease.guarantee, lease.admission TO %s', allow.role);
+		' lease.action, lease.acknowledgement, lease.guarantee, lease.admission,'
+		' lease.record, lease.decision, lease.attempt, lease.cursor, lease.floor, lease.pin_held,'
+		' lease.boundary, lease.record_chain, lease.outcome TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON FUNCTION lease.acquire, lease.acquire_many,'
 		' lease.acquire_any, lease.renew, lease.renew_many, lease.release, lease.release_many,'
 		' lease.request_handover, lease.holds, lease.remaining, lease.guard, lease.share,'
@@ -40,7 +42,14 @@ BEGIN
 		' lease.begin_occurrence, lease.record_begin, lease.finish_occurrence,'
 		' lease.record_finish, lease.is_guarded, lease.create_action, lease.drop_action,'
 		' lease.define_action, lease.begin_action, lease.acknowledge,'
-		' lease.occurrence_key, lease.is_fenced, lease.admit TO %s', allow.role);
+		' lease.occurrence_key, lease.is_fenced, lease.admit, lease.decide, lease.record_decision,'
+		' lease.decision_of, lease.attempt_of, lease.cursor_of, lease.floor_of, lease.open_attempt, lease.record_opening, lease.settle_attempt,'
+		' lease.record_settlement, lease.declare_destructive, lease.record_declaration,'
+		' lease.is_destructive, lease.advance_cursor, lease.take_over_cursor, lease.record_cursor,'
+		' lease.advance_floor, lease.record_floor, lease.pin, lease.renew_pin, lease.unpin,'
+		' lease.pin_renew_interval, lease.task_interval, lease.is_live, lease.compact, lease.verify_authority,'
+		' lease.attempt_numbered, lease.latest_attempt,'
+		' lease.record_compaction TO %s', allow.role);
 	EXECUTE format('GRANT EXECUTE ON PROCEDURE lease.await TO %s', allow.role);
 	IF allow.fences THEN
 		EXECUTE format('GRANT EXECUTE ON FUNCTION lease.protect, lease.unprotect,'
@@ -95,29 +104,40 @@ REVOKE EXECUTE ON FUNCTION lease.remove_events(text, bigint), lease.remove_ackno
 	lease.write_task(lease.task, text), lease.write_action(lease.action, text),
 	lease.bound_waits(), lease.pass_over(lease.task, timestamptz, bigint),
 	lease.record_acknowledgement(text, bigint, text, timestamptz, text, regrole),
-	lease.record_admission(text, bigint, regrole) FROM @extowner@;
+	lease.record_admission(text, bigint, regrole),
+	lease.lock_chain(text, bigint), lease.append_record(lease.record, lease.record_chain), lease.lock_records(text),
+	lease.lock_floor(text, text),
+	lease.put_pin(text, bigint, text, bigint, regrole), lease.refresh_pin(text, text, bigint, regrole),
+	lease.remove_pin(text, text, regrole), lease.hold_floor(text, bigint), lease.lowest_pin(text, bigint),
+	lease.remove_records(text, bigint), lease.delete_records(text, bigint) FROM @extowner@;
 GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.health,
 	lease.peer, lease.orphan, lease.metric,
 	lease.task, lease.task_cursor, lease.occurrence, lease.occurrence_attempt, lease.misfire,
-	lease.maintenance, lease.action, lease.acknowledgement, lease.guarantee, lease.admission TO @extowner@ WITH GRANT OPTION;
+	lease.maintenance, lease.action, lease.acknowledgement, lease.guarantee, lease.admission,
+	lease.record, lease.decision, lease.attempt, lease.cursor, lease.floor, lease.pin_held,
+	lease.boundary, lease.record_chain, lease.outcome TO @extowner@ WITH GRANT OPTION;
 
 -- What pg_dump needs when the owner of the database runs it, whoever installed the
 -- extension; and what pg_restore needs, whose user installs it.
 GRANT USAGE ON SCHEMA lease TO pg_database_owner;
-GRANT SELECT ON lease.lease, lease.event, lease.pruned, lease.epoch, lease.origin, lease.floor,
+GRANT SELECT ON lease.lease, lease.event, lease.pruned, lease.epoch, lease.origin, lease.epoch_floor,
 	lease.task, lease.task_cursor, lease.occurrence, lease.occurrence_attempt, lease.misfire,
-	lease.action, lease.acknowledgement, lease.acknowledgement_id_seq, lease.admission TO pg_database_owner;
+	lease.action, lease.acknowledgement, lease.acknowledgement_id_seq, lease.admission,
+	lease.record, lease.record_chain, lease.floor, lease.floor_pin TO pg_database_owner;
 GRANT SELECT, INSERT ON lease.lease, lease.event, lease.pruned,
 	lease.task, lease.task_cursor, lease.occurrence, lease.occurrence_attempt, lease.misfire,
-	lease.action, lease.acknowledgement, lease.admission TO @extowner@;
-GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin, lease.floor,
+	lease.action, lease.acknowledgement, lease.admission,
+	lease.record, lease.record_chain, lease.floor, lease.floor_pin TO @extowner@;
+GRANT SELECT, UPDATE ON SEQUENCE lease.epoch, lease.origin, lease.epoch_floor,
 	lease.acknowledgement_id_seq TO @extowner@;
 
 GRANT USAGE ON SCHEMA lease TO pg_monitor;
 GRANT SELECT ON lease.status, lease.fence, lease.event, lease.candidate, lease.health,
 	lease.peer, lease.orphan, lease.metric,
 	lease.task, lease.task_cursor, lease.occurrence, lease.occurrence_attempt, lease.misfire,
-	lease.maintenance, lease.action, lease.acknowledgement, lease.guarantee, lease.admission TO pg_monitor;
+	lease.maintenance, lease.action, lease.acknowledgement, lease.guarantee, lease.admission,
+	lease.record, lease.decision, lease.attempt, lease.cursor, lease.floor, lease.pin_held,
+	lease.boundary, lease.record_chain, lease.outcome TO pg_monitor;
 GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(),
 	lease.read_trigger(oid), lease.history(text, bigint), lease.watch(jsonb),
 	lease.verify_history(text), lease.read_candidates(),
@@ -126,4 +146,8 @@ GRANT EXECUTE ON FUNCTION lease.read_status(), lease.doctor(), lease.boot_clock(
 	lease.due(text, integer), lease.never_begun(lease.task, timestamptz, timestamptz, integer),
 	lease.is_in_reach(lease.task, timestamptz, timestamptz, timestamptz),
 	lease.latest_occurrence(text, text, interval, timestamptz, timestamptz, timestamptz), lease.knows_zone(text),
-	lease.is_fenced(regclass, text) TO pg_monitor;
+	lease.is_fenced(regclass, text), lease.decision_of(text, text, text, text),
+	lease.attempt_of(text, text), lease.attempt_numbered(text, bigint),
+	lease.latest_attempt(text, text), lease.cursor_of(text, text), lease.floor_of(text),
+	lease.is_live(text, bigint, timestamptz, bigint), lease.is_destructive(text, text, text),
+	lease.verify_authority(text) TO pg_monitor;

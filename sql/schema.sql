@@ -148,8 +148,8 @@ CREATE SEQUENCE lease.origin AS bigint MINVALUE 1 NO CYCLE CACHE 1;
 COMMENT ON SEQUENCE lease.origin IS 'identity of the branch of history on which the last epoch was drawn';
 
 -- To what the sequence of epochs was last lifted or raised.
-CREATE SEQUENCE lease.floor AS bigint MINVALUE 1 NO CYCLE CACHE 1;
-COMMENT ON SEQUENCE lease.floor IS 'to what lease.epoch was last raised, by lease.raise_floor() or after a fork of history';
+CREATE SEQUENCE lease.epoch_floor AS bigint MINVALUE 1 NO CYCLE CACHE 1;
+COMMENT ON SEQUENCE lease.epoch_floor IS 'to what lease.epoch was last raised, by lease.raise_floor() or after a fork of history';
 
 -- Not lease.epoch: nothing that is restored may set it back.  The origin that is
 -- restored into another database makes the first draw there skip.
@@ -157,4 +157,4 @@ SELECT pg_catalog.pg_extension_config_dump('lease.lease', '');
 SELECT pg_catalog.pg_extension_config_dump('lease.event', '');
 SELECT pg_catalog.pg_extension_config_dump('lease.pruned', '');
 SELECT pg_catalog.pg_extension_config_dump('lease.origin', '');
-SELECT pg_catalog.pg_extension_config_dump('lease.floor', '');
+SELECT pg_catalog.pg_extension_config_dump('lease.epoch_floor', '');

@@ -633,7 +633,7 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.bound_waits() IS
-'a part of lease.begin_occurrence(), lease.finish_occurrence() and lease.admit(): has whatever calls it wait for no lock longer than lease.busy_timeout';
+'a part of lease.begin_occurrence(), lease.admit(), lease.pin() and the like: has whatever calls it wait for no lock longer than lease.busy_timeout';
 
 CREATE FUNCTION lease.pass_over(
 	task lease.task,

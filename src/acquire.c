@@ -160,7 +160,7 @@ make_grant(Reading *reading, const AcquireRequest *request,
 	grant_clear_handover(row);
 	if (!change_write_transition(row, &events))
 		return false;
-	durability_note_grant();
+	durability_require();
 	passage_end_guarded(row, epoch);
 
 	/* Drawing may have taken time; what is over is not given. */

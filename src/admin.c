@@ -297,7 +297,7 @@ lease_drop(PG_FUNCTION_ARGS)
 	(void) lock_run_bounded(name, forget_reports, name);
 
 	/* A holder must not find its grant alive again after a crash. */
-	durability_note_grant();
+	durability_require();
 	PG_RETURN_VOID();
 }
 
@@ -311,7 +311,7 @@ lease_raise_floor(PG_FUNCTION_ARGS)
 
 	/* Like a grant, it must not be forgotten by a crash or a failover. */
 	arg_begin_write("lease.raise_floor()");
-	durability_note_grant();
+	durability_require();
 	PG_RETURN_INT64(epoch_raise(epoch));
 }
 

@@ -141,7 +141,7 @@ find_relations(Catalog *relations)
 	relations->event = find_member(extension, "event", schema);
 	relations->epoch = find_member(extension, "epoch", schema);
 	relations->origin = find_member(extension, "origin", schema);
-	relations->floor = find_member(extension, "floor", schema);
+	relations->floor = find_member(extension, "epoch_floor", schema);
 	return OidIsValid(relations->lease) &&
 		OidIsValid(relations->event) &&
 		OidIsValid(relations->epoch) &&

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * definition.c
- *	  Tasks, actions and admissions, written on behalf of whoever may.
+ *	  Tasks, actions and the like, written on behalf of whoever may.
  *
  * A task and an action belong to a lease.  Who administers that may define, change and
  * drop them, and has no rights on the tables.  So the user is checked here, and the rest
@@ -14,7 +14,7 @@
  * is made.
  *
  * A resource of lease.admit() belongs to a role, too, and an acknowledgement is that of
- * a role; the functions behind these are told which.
+ * a role, and so is a pin (src/pins.c); the functions behind these are told which.
  *
  * Locks: RowExclusive on the table; those of the functions.
  *
@@ -31,6 +31,7 @@
 #include "args.h"
 #include "catalog.h"
 #include "catalog/pg_type.h"
+#include "definition.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -48,18 +49,22 @@ SQL_CALLABLE(lease_admit);
 SQL_CALLABLE(lease_is_guarded);
 
 /*
- * execute calls a function as the owner of a table.  Should it fail, PostgreSQL makes
- * this user the current one again.
+ * definition_execute calls a function as the owner of a table, and returns what that
+ * has returned: a row if it has several columns.  Should it fail, PostgreSQL makes this
+ * user the current one again.
  */
-static void
-execute(const char *table, const char *call, int count, Oid *types, Datum *values,
-		const char *nulls)
+Datum
+definition_execute(const char *table, const char *call, int count, Oid *types,
+				   Datum *values, const char *nulls)
 {
 	Relation	rel = table_open(catalog_lock_member(table, RowExclusiveLock), NoLock);
 	const bool	read_only = false;
 	Oid			caller;
 	int			security_context;
 	int			result;
+	bool		isnull;
+	Form_pg_attribute column;
+	Datum		value;
 
 	GetUserIdAndSecContext(&caller, &security_context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner,
@@ -71,9 +76,19 @@ execute(const char *table, const char *call, int count, Oid *types, Datum *value
 								   read_only, 1);
 	if (result != SPI_OK_SELECT)
 		elog(ERROR, "SPI_execute_with_args failed: %s", SPI_result_code_string(result));
+	column = TupleDescAttr(SPI_tuptable->tupdesc, 0);
+	if (SPI_tuptable->tupdesc->natts > 1)
+		value = PointerGetDatum(SPI_returntuple(SPI_tuptable->vals[0],
+												SPI_tuptable->tupdesc));
+	else
+	{
+		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+		value = isnull ? (Datum) 0 : SPI_datumTransfer(value, column->attbyval, column->attlen);
+	}
 	SPI_finish();
 
 	SetUserIdAndSecContext(caller, security_context);
+	return value;
 }
 
 /*
@@ -118,7 +133,7 @@ define(FunctionCallInfo fcinfo, const char *function, const char *table,
 	values[0] = PG_GETARG_DATUM(0);
 	types[1] = TEXTOID;
 	values[1] = PG_GETARG_DATUM(1);
-	execute(table, call, lengthof(types), types, values, NULL);
+	definition_execute(table, call, lengthof(types), types, values, NULL);
 }
 
 /*
@@ -161,9 +176,9 @@ lease_acknowledge(PG_FUNCTION_ARGS)
 	values[PG_NARGS()] = ObjectIdGetDatum(GetUserId());
 	nulls[PG_NARGS()] = ' ';
 	arg_begin_write("lease.acknowledge()");
-	execute("acknowledgement",
-			"SELECT lease.record_acknowledgement($1, $2, $3, $4, $5, $6)",
-			lengthof(types), types, values, nulls);
+	definition_execute("acknowledgement",
+					   "SELECT lease.record_acknowledgement($1, $2, $3, $4, $5, $6)",
+					   lengthof(types), types, values, nulls);
 	PG_RETURN_VOID();
 }
 
@@ -182,8 +197,8 @@ lease_admit(PG_FUNCTION_ARGS)
 	};
 
 	arg_begin_write("lease.admit()");
-	execute("admission", "SELECT lease.record_admission($1, $2, $3)",
-			lengthof(types), types, values, NULL);
+	definition_execute("admission", "SELECT lease.record_admission($1, $2, $3)",
+					   lengthof(types), types, values, NULL);
 	PG_RETURN_VOID();
 }
 

@@ -5,7 +5,8 @@
  *
  * A transaction that has granted a lease, or taken one back, commits
  * synchronously, whatever the session says: a grant must not be forgotten by a
- * crash or, with synchronous standbys, by a failover.
+ * crash or, with synchronous standbys, by a failover.  So does one that has written an
+ * authority record, or a pin: what was acknowledged stays decided.
  *
  * A transaction that has done nothing but renew leases with async_renew commits
  * asynchronously, whatever the session says: so much was chosen for those leases.
@@ -28,8 +29,8 @@
 #include "executor/instrument.h"
 #include "utils/guc.h"
 
-/* Has this transaction granted a lease or taken one back? */
-static bool granted = false;
+/* Must this transaction commit synchronously? */
+static bool required = false;
 
 /* What this transaction has written, as far as a renewal has looked. */
 static enum
@@ -43,12 +44,12 @@ static enum
 static int64 renewal_end = 0;
 
 /*
- * durability_note_grant records that this transaction must commit durably.
+ * durability_require records that this transaction must commit durably.
  */
 void
-durability_note_grant(void)
+durability_require(void)
 {
-	granted = true;
+	required = true;
 	ForceSyncCommit();
 }
 
@@ -99,7 +100,7 @@ void
 durability_pre_commit(void)
 {
 	/* ForceSyncCommit waits for our own disk only. */
-	if (granted)
+	if (required)
 	{
 		if (synchronous_commit < SYNCHRONOUS_COMMIT_ON)
 			set_synchronous_commit("on");
@@ -116,6 +117,6 @@ durability_pre_commit(void)
 void
 durability_forget(void)
 {
-	granted = false;
+	required = false;
 	written = WRITTEN_NOTHING;
 }

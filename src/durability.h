@@ -12,7 +12,7 @@
 
 #include "lease.h"
 
-extern void durability_note_grant(void);
+extern void durability_require(void);
 extern void durability_before_renewal(void);
 extern void durability_after_renewal(bool renewed, bool async);
 extern void durability_pre_commit(void);

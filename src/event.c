@@ -15,17 +15,15 @@
  * everything else.  The row keeps the number, too, as a witness to the end
  * of the history; a new lease goes on where a dropped one of its name has ended.
  *
- * Digests.  Each event has a SHA-256 digest of what it says and of the digest of
- * the event before.  What lease.prune() removes is always the beginning of a
- * history, of which it keeps count, number and digest of the end; it never removes
- * the latest event.  Strings are digested in UTF-8, so that a history is also right
- * in a database of another encoding into which it was restored.  So a missing or
+ * Digests.  Each event has a digest of what it says and of the digest of
+ * the event before (src/digest.c).  What lease.prune() removes is always the
+ * beginning of a history, of which it keeps count, number and digest of the end; it
+ * never removes the latest event.  So a missing or
  * altered event is found (sql/history.sql).  Who can alter the table and computes the
  * digests anew is not found out; that takes a superuser.  Nor is who adds events at
  * the end: the owner of the extension may, so that a dump can be restored.
  *
- * Append-only.  A trigger refuses UPDATE, DELETE and TRUNCATE, but for the DELETE
- * of lease.remove_events(), of which lease.prune() is made.
+ * Append-only.  See src/keep.c.
  *
  * NOTIFY.  With lease.notify an event is also announced on channel "lease".  That
  * serialises the commits of the whole cluster, and is therefore off by default;
@@ -49,30 +47,21 @@
 #include "access/xact.h"
 #include "args.h"
 #include "catalog.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
 #include "commands/async.h"
-#include "commands/trigger.h"
-#include "common/string.h"
+#include "digest.h"
 #include "event.h"
-#include "executor/spi.h"
-#include "libpq/pqformat.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/json.h"
-#include "utils/jsonb.h"
 #include "utils/snapmgr.h"
 #include "utils/typcache.h"
 #include "utils/xid8.h"
 
 SQL_CALLABLE(lease_event_digest);
-SQL_CALLABLE(lease_keep_events);
-SQL_CALLABLE(lease_remove_events);
-SQL_CALLABLE(lease_remove_acknowledgements);
 
 /* Columns of lease.event, as sql/schema.sql creates them */
 enum
@@ -110,9 +99,6 @@ static const Oid column_types[Natts_event] = {
 
 /* Part of the server's queue beyond which we do not add to it */
 #define QUEUE_TOO_FULL	0.5
-
-/* Is lease.remove_events() or lease.remove_acknowledgements() at work? */
-static bool removing = false;
 
 /*
  * kind_name returns the word for a kind of event.
@@ -318,101 +304,6 @@ event_number(EventList *list, LeaseRow *row)
 }
 
 /*
- * in_utf8 returns a string in UTF-8, or as it is if that cannot be: in a database
- * without an encoding, or of bytes that are no character.
- */
-static const char *
-in_utf8(const char *string)
-{
-	int			encoding = GetDatabaseEncoding();
-	int			length = (int) strlen(string);
-	Oid			conversion;
-	char	   *converted;
-
-	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII || pg_is_ascii(string))
-		return string;
-	conversion = FindDefaultConversionProc(encoding, PG_UTF8);
-	if (!OidIsValid(conversion))
-		return string;
-	converted = palloc((Size) length * MAX_CONVERSION_GROWTH + 1);
-	if (pg_do_encoding_conversion_buf(conversion, encoding, PG_UTF8,
-									  (unsigned char *) unconstify(char *, string),
-									  length, (unsigned char *) converted,
-									  length * MAX_CONVERSION_GROWTH + 1,
-									  true) != length)
-		return string;
-	return converted;
-}
-
-/*
- * send_text appends a string to what is digested so that it cannot be mistaken
- * for another one with what follows.
- */
-static void
-send_text(StringInfo content, const char *string)
-{
-	string = in_utf8(string);
-	pq_sendint32(content, (uint32) strlen(string));
-	appendBinaryStringInfo(content, string, (int) strlen(string));
-}
-
-/*
- * compute_digest digests the columns of an event and the digest of the event
- * before (0: there is none).
- */
-static Datum
-compute_digest(Datum previous, const Datum *values, const bool *nulls)
-{
-	StringInfoData content;
-	bytea	   *bytes;
-	Datum		digest;
-
-#define VALUE(column)	(values[Anum_event_ ## column - 1])
-#define HAS(column)		(!nulls[Anum_event_ ## column - 1])
-
-	initStringInfo(&content);
-	appendStringInfoSpaces(&content, VARHDRSZ);
-	if (previous != (Datum) 0)
-	{
-		bytea	   *before = DatumGetByteaPP(previous);
-
-		appendBinaryStringInfo(&content, VARDATA_ANY(before),
-							   (int) VARSIZE_ANY_EXHDR(before));
-	}
-	send_text(&content, TextDatumGetCString(VALUE(name)));
-	pq_sendint64(&content, (uint64) DatumGetInt64(VALUE(seq)));
-	send_text(&content, TextDatumGetCString(VALUE(kind)));
-	pq_sendbyte(&content, HAS(epoch));
-	if (HAS(epoch))
-		pq_sendint64(&content, (uint64) DatumGetInt64(VALUE(epoch)));
-	pq_sendbyte(&content, HAS(holder));
-	if (HAS(holder))
-		send_text(&content, TextDatumGetCString(VALUE(holder)));
-	pq_sendint64(&content, (uint64) DatumGetTimestampTz(VALUE(at)));
-	pq_sendint64(&content,
-				 U64FromFullTransactionId(DatumGetFullTransactionId(VALUE(xid))));
-	pq_sendint32(&content, (uint32) DatumGetInt32(VALUE(pid)));
-	send_text(&content, TextDatumGetCString(VALUE(actor)));
-	pq_sendbyte(&content, HAS(detail));
-	if (HAS(detail))
-	{
-		Jsonb	   *detail = DatumGetJsonbP(VALUE(detail));
-
-		send_text(&content,
-				  JsonbToCString(NULL, &detail->root, VARSIZE(detail)));
-	}
-
-#undef VALUE
-#undef HAS
-
-	bytes = (bytea *) content.data;
-	SET_VARSIZE(bytes, content.len);
-	digest = DirectFunctionCall1(sha256_bytea, PointerGetDatum(bytes));
-	pfree(content.data);
-	return digest;
-}
-
-/*
  * announce sends a notification of an event, if that is wanted.
  */
 static void
@@ -477,7 +368,8 @@ event_write(EventList *list)
 		SET(pid, Int32GetDatum(MyProcPid));
 		SET(actor, CStringGetTextDatum(actor));
 		SET_IF(event->detail != (Datum) 0, detail, event->detail);
-		list->last_digest = compute_digest(list->last_digest, values, nulls);
+		list->last_digest = digest_row(list->last_digest, RelationGetDescr(rel),
+									   values, nulls, Anum_event_digest);
 		SET(digest, list->last_digest);
 
 #undef SET
@@ -503,6 +395,7 @@ lease_event_digest(PG_FUNCTION_ARGS)
 	TupleDesc	desc;
 	Datum		values[Natts_event];
 	bool		nulls[Natts_event];
+	Datum		digest;
 
 	if (PG_ARGISNULL(1))
 		arg_raise_null("event");
@@ -515,7 +408,6 @@ lease_event_digest(PG_FUNCTION_ARGS)
 	tuple.t_tableOid = InvalidOid;
 	tuple.t_data = event;
 	heap_deform_tuple(&tuple, desc, values, nulls);
-	ReleaseTupleDesc(desc);
 	for (int i = 0; i < Natts_event; i++)
 	{
 		if (nulls[i] && i != Anum_event_epoch - 1 &&
@@ -523,140 +415,8 @@ lease_event_digest(PG_FUNCTION_ARGS)
 			i != Anum_event_digest - 1)
 			arg_raise_null("column of an event");
 	}
-	PG_RETURN_DATUM(compute_digest(PG_ARGISNULL(0) ? (Datum) 0 :
-								   PG_GETARG_DATUM(0), values, nulls));
-}
-
-/*
- * lease_keep_events: the trigger lease_keep_events
- *
- * It keeps what is in lease.event, lease.pruned and lease.acknowledgement as it is.
- */
-Datum
-lease_keep_events(PG_FUNCTION_ARGS)
-{
-	TriggerData *data = (TriggerData *) fcinfo->context;
-
-	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by trigger manager",
-						"lease.keep_events")));
-	if (!removing)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot change what is in table \"lease.%s\"",
-						RelationGetRelationName(data->tg_relation)),
-				 strcmp(RelationGetRelationName(data->tg_relation), "acknowledgement") == 0 ?
-				 (errdetail("What was acknowledged is append-only."),
-				  errhint("Call lease.prune_occurrences() to remove what is old.")) :
-				 (errdetail("The history of leases is append-only."),
-				  errhint("Call lease.prune() to remove what is old."))));
-	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
-		PG_RETURN_POINTER(data->tg_newtuple);
-	PG_RETURN_POINTER(data->tg_trigtuple);
-}
-
-/*
- * run_removal executes a statement of lease_remove_events.
- */
-static uint64
-run_removal(const char *statement, Datum name, Datum seq)
-{
-	static const Oid types[] = {TEXTOID, INT8OID};
-	Datum		values[] = {name, seq};
-	int			result = SPI_execute_with_args(statement, lengthof(types),
-											   (Oid *) types, values, NULL,
-											   false, 0);
-
-	if (result < 0)
-		elog(ERROR, "SPI_execute_with_args failed: %s",
-			 SPI_result_code_string(result));
-	return SPI_processed;
-}
-
-/*
- * lease_remove_events: lease.remove_events(name, seq)
- *
- * Removes the events of a lease up to a number, records that, and returns how many
- * they were.  A part of lease.prune(), which decides up to which.
- */
-Datum
-lease_remove_events(PG_FUNCTION_ARGS)
-{
-	char	   *name = arg_name(fcinfo, 0);
-	uint64		removed;
-
-	if (PG_ARGISNULL(1))
-		arg_raise_null("seq");
-	arg_begin_write("lease.prune()");
-	SPI_connect();
-	removing = true;
-	PG_TRY();
-	{
-		Datum		lease = CStringGetTextDatum(name);
-		Datum		seq = PG_GETARG_DATUM(1);
-
-		/* What is not on record is not removed. */
-		removed = run_removal("INSERT INTO lease.pruned AS p"
-							  " SELECT e.name, (SELECT pg_catalog.count(*) FROM lease.event AS c"
-							  "  WHERE c.name OPERATOR(pg_catalog.=) $1 AND c.seq OPERATOR(pg_catalog.<=) $2),"
-							  "  e.seq, e.at, e.digest, pg_catalog.now()"
-							  " FROM lease.event AS e"
-							  " WHERE e.name OPERATOR(pg_catalog.=) $1 AND e.seq OPERATOR(pg_catalog.=) $2"
-							  " ON CONFLICT (name) DO UPDATE SET events = p.events OPERATOR(pg_catalog.+) excluded.events,"
-							  "  last_seq = excluded.last_seq, last_at = excluded.last_at,"
-							  "  digest = excluded.digest, pruned_at = excluded.pruned_at",
-							  lease, seq);
-		if (removed > 0)
-			removed = run_removal("DELETE FROM lease.event AS e"
-								  " WHERE e.name OPERATOR(pg_catalog.=) $1 AND e.seq OPERATOR(pg_catalog.<=) $2",
-								  lease, seq);
-	}
-	PG_FINALLY();
-	{
-		removing = false;
-	}
-	PG_END_TRY();
-	SPI_finish();
-	PG_RETURN_INT64((int64) removed);
-}
-
-/*
- * lease_remove_acknowledgements: lease.remove_acknowledgements(before)
- *
- * Removes what was acknowledged before an instant, and returns how many there were.  A
- * part of lease.prune_occurrences().
- */
-Datum
-lease_remove_acknowledgements(PG_FUNCTION_ARGS)
-{
-	Oid			types[] = {TIMESTAMPTZOID};
-	Datum		values[1];
-	int			result;
-	uint64		removed;
-
-	if (PG_ARGISNULL(0))
-		arg_raise_null("before");
-	values[0] = PG_GETARG_DATUM(0);
-	arg_begin_write("lease.prune_occurrences()");
-	SPI_connect();
-	removing = true;
-	PG_TRY();
-	{
-		result = SPI_execute_with_args("DELETE FROM lease.acknowledgement AS a"
-									   " WHERE a.at OPERATOR(pg_catalog.<) $1",
-									   lengthof(types), types, values, NULL, false, 0);
-		if (result < 0)
-			elog(ERROR, "SPI_execute_with_args failed: %s",
-				 SPI_result_code_string(result));
-		removed = SPI_processed;
-	}
-	PG_FINALLY();
-	{
-		removing = false;
-	}
-	PG_END_TRY();
-	SPI_finish();
-	PG_RETURN_INT64((int64) removed);
+	digest = digest_row(PG_ARGISNULL(0) ? (Datum) 0 : PG_GETARG_DATUM(0),
+						desc, values, nulls, Anum_event_digest);
+	ReleaseTupleDesc(desc);
+	PG_RETURN_DATUM(digest);
 }

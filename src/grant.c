@@ -535,6 +535,6 @@ grant_revoke(const char *name, const char *reason, int64 *epoch)
 	read_known_lease(name, &reading);
 	if (!end_grant(name, &end, epoch))
 		return false;
-	durability_note_grant();
+	durability_require();
 	return true;
 }

@@ -64,7 +64,6 @@
 SQL_CALLABLE(lease_progress);
 SQL_CALLABLE(lease_beat);
 SQL_CALLABLE(lease_retire);
-SQL_CALLABLE(lease_elapsed);
 
 /* After how long without a heartbeat a peer is stale, if it does not say */
 #define DEFAULT_STALE_AFTER	(INT64CONST(30) * USECS_PER_SEC)
@@ -327,29 +326,4 @@ lease_retire(PG_FUNCTION_ARGS)
 	if (!role_administers(GetUserId(), role))
 		raise_not_yours(peer, role);
 	PG_RETURN_BOOL(true);
-}
-
-/*
- * lease_elapsed: lease.elapsed(boot, boot_at, at), of which views are made
- *
- * How long ago a stored instant is: by the boot clock where that is the one by which
- * it was stored, else by its image on the wall clock; never negative.
- */
-Datum
-lease_elapsed(PG_FUNCTION_ARGS)
-{
-	const char *boot = NULL;
-	StoredInstant instant = {0};
-	Clock		clock;
-
-	if (PG_ARGISNULL(2))
-		PG_RETURN_NULL();
-	instant.wall = PG_GETARG_TIMESTAMPTZ(2);
-	if (!PG_ARGISNULL(0) && !PG_ARGISNULL(1))
-	{
-		boot = text_to_cstring(PG_GETARG_TEXT_PP(0));
-		instant.boot = PG_GETARG_INT64(1);
-	}
-	clock_read(&clock);
-	return clock_interval_datum(Max(clock.now - clock_localize(&clock, boot, &instant), 0));
 }

@@ -26,6 +26,13 @@
  *			for whoever reports progress or a heartbeat.  Nothing is decided under
  *			it, and the wait for it is an ordinary one; see health.c.
  *
+ * records	per lease.  Exclusive, to the end of the transaction, for whoever writes
+ *			an authority record; see records.c.
+ * floor	per floor.  Exclusive, to the end of the transaction, for whoever
+ *			advances it; share for whoever makes, renews or removes a pin.
+ * pin		per floor and holder.  Exclusive, to the end of the transaction, for
+ *			whoever changes that pin; see pins.c.
+ *
  * queue, seat, rank, candidate: of those who wait in line for a lease; see line.c.
  *
  * All locks but those of the line are transaction-level, so that no error can leave
@@ -187,6 +194,34 @@ lock_tag_candidate(LOCKTAG *tag, const char *name, const char *holder)
 {
 	set_tag(tag, LEASE_LOCK_CANDIDATE,
 			hash_combine64(hash_name(name), hash_name(holder)));
+}
+
+/*
+ * lock_tag_records makes the tag of those who write the records of a lease.
+ */
+void
+lock_tag_records(LOCKTAG *tag, const char *name)
+{
+	set_tag(tag, LEASE_LOCK_RECORDS, hash_name(name));
+}
+
+/*
+ * lock_tag_floor makes the tag under which a floor and its pins are changed.
+ */
+void
+lock_tag_floor(LOCKTAG *tag, const char *floor)
+{
+	set_tag(tag, LEASE_LOCK_FLOOR, hash_name(floor));
+}
+
+/*
+ * lock_tag_pin makes the tag of one pin of a floor.
+ */
+void
+lock_tag_pin(LOCKTAG *tag, const char *floor, const char *holder)
+{
+	set_tag(tag, LEASE_LOCK_PIN,
+			hash_combine64(hash_name(floor), hash_name(holder)));
 }
 
 /*

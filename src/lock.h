@@ -32,7 +32,10 @@ typedef enum LeaseLockClass
 	LEASE_LOCK_RANK = 27416,	/* of one in line: who comes first */
 	LEASE_LOCK_CANDIDATE = 27417,	/* per lease and holder in line */
 	LEASE_LOCK_SIGN = 27418,	/* per grant or peer: who writes its sign */
-	LEASE_LOCK_GUARDED = 27419	/* per lease: who acts under any grant */
+	LEASE_LOCK_GUARDED = 27419, /* per lease: who acts under any grant */
+	LEASE_LOCK_RECORDS = 27420, /* per lease: who writes its records */
+	LEASE_LOCK_FLOOR = 27421,	/* per floor: who advances it, or pins it */
+	LEASE_LOCK_PIN = 27422		/* per floor and holder: who changes the pin */
 } LeaseLockClass;
 
 extern void lock_tag_fence(LOCKTAG *tag, const char *name);
@@ -44,6 +47,10 @@ extern void lock_tag_seat(LOCKTAG *tag, const char *name);
 extern void lock_tag_rank(LOCKTAG *tag, uint64 rank);
 extern void lock_tag_candidate(LOCKTAG *tag, const char *name,
 							   const char *holder);
+
+extern void lock_tag_records(LOCKTAG *tag, const char *name);
+extern void lock_tag_floor(LOCKTAG *tag, const char *floor);
+extern void lock_tag_pin(LOCKTAG *tag, const char *floor, const char *holder);
 
 extern void lock_start_budget(void);
 extern void lock_limit_budget(int64 moment);

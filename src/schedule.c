@@ -48,7 +48,6 @@ SQL_CALLABLE(lease_occurrences);
 SQL_CALLABLE(lease_latest_occurrence);
 SQL_CALLABLE(lease_count_occurrences);
 SQL_CALLABLE(lease_knows_zone);
-SQL_CALLABLE(lease_transaction_time);
 
 /* Arguments of lease.occurrences(), as sql/tasks.sql declares them */
 enum
@@ -447,14 +446,4 @@ lease_knows_zone(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(true);
 	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	PG_RETURN_BOOL(strlen(name) <= TZ_STRLEN_MAX && pg_tzset(name) != NULL);
-}
-
-/*
- * lease_transaction_time: lease.transaction_time()
- */
-Datum
-lease_transaction_time(PG_FUNCTION_ARGS)
-{
-	(void) fcinfo;
-	PG_RETURN_TIMESTAMPTZ(transaction_time());
 }

@@ -26,7 +26,6 @@
 #include "utils/builtins.h"
 
 SQL_CALLABLE(lease_read_status);
-SQL_CALLABLE(lease_boot_clock);
 
 /* Columns of lease.read_status(), as sql/status.sql declares them */
 enum
@@ -192,21 +191,4 @@ lease_read_status(PG_FUNCTION_ARGS)
 	clock_read(&target.clock);
 	store_read_all(receive_row, &target);
 	return (Datum) 0;
-}
-
-/*
- * lease_boot_clock: lease.boot_clock()
- *
- * The identity of the clock by which leases are judged, or null if there is
- * only the wall clock.
- */
-Datum
-lease_boot_clock(PG_FUNCTION_ARGS)
-{
-	Clock		clock;
-
-	clock_read(&clock);
-	if (!clock.boot)
-		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(clock.boot));
 }

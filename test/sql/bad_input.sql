@@ -29,6 +29,13 @@ SELECT b.* FROM moment, lease.begin_occurrence('bad-task', begun, :epoch) AS b;
 SELECT lease.create_action('bad-unfenced', 'bad', 'unfenced', 'elsewhere'),
 	lease.create_action('bad-idempotent', 'bad', 'idempotent', 'elsewhere');
 
+-- A decision, an attempt that is open, a cursor, and a floor with a pin.
+SELECT outcome, seq FROM lease.decide('bad', :epoch, 'bad-subject', 'yes');
+SELECT outcome, attempt FROM lease.open_attempt('bad', :epoch, 'bad-subject');
+SELECT outcome, seq FROM lease.advance_cursor('bad', :epoch, 'bad-cursor', NULL, NULL, '1', 'copy');
+SELECT outcome, floor_position FROM lease.advance_floor('bad', :epoch, 'bad-floor', 100);
+SELECT outcome, pinned_position FROM lease.pin('bad-floor', 150, 'a', '1 h');
+
 -- Everything that could change.
 CREATE VIEW everything AS
 	SELECT md5(concat((SELECT string_agg(concat(ctid, xmin, l), ',' ORDER BY name) FROM lease.lease l),
@@ -44,6 +51,10 @@ CREATE VIEW everything AS
 			(SELECT string_agg(concat(ctid, xmin, a), ',' ORDER BY id) FROM lease.acknowledgement a),
 			(SELECT concat(last_value, is_called) FROM lease.acknowledgement_id_seq),
 			(SELECT string_agg(concat(ctid, xmin, a), ',' ORDER BY resource) FROM lease.admission a),
+			(SELECT string_agg(concat(ctid, xmin, r), ',' ORDER BY lease, seq) FROM lease.record r),
+			(SELECT string_agg(concat(ctid, xmin, c), ',' ORDER BY lease) FROM lease.record_chain c),
+			(SELECT string_agg(concat(ctid, xmin, f), ',' ORDER BY floor) FROM lease.floor f),
+			(SELECT string_agg(concat(ctid, xmin, p), ',' ORDER BY floor, holder) FROM lease.floor_pin p),
 			(SELECT string_agg(concat(oid, tgenabled, tgrelid), ',' ORDER BY oid) FROM pg_trigger),
 			(SELECT string_agg(proacl::text, ',' ORDER BY oid) FROM pg_proc WHERE pronamespace = 'lease'::regnamespace))) AS everything;
 
@@ -248,19 +259,95 @@ INSERT INTO argument VALUES
 	('begin_action', 4, 'due_at', 'begun occurrence', $$(SELECT begun FROM moment)$$),
 	('begin_action', 5, 'acknowledge', 'acknowledgement', $$'it can be borne'$$),
 	('admit', 1, 'resource', 'holder', $$'bad-resource'$$),
-	('admit', 2, 'epoch', 'any epoch', $$EPOCH$$);
+	('admit', 2, 'epoch', 'any epoch', $$EPOCH$$),
+	('decide', 1, 'name', 'name', $$'bad'$$),
+	('decide', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('decide', 3, 'subject', 'subject', $$'bad-new'$$),
+	('decide', 4, 'verdict', 'subject', $$'yes'$$),
+	('decide', 5, 'detail', 'large detail', $$NULL$$),
+	('decide', 6, 'from_state', 'state', $$NULL$$),
+	('decide', 7, 'to_state', 'state', $$NULL$$),
+	('decide', 8, 'keep', 'keep', $$NULL$$),
+	('decide', 9, 'strict', 'none', $$false$$),
+	('decision_of', 1, 'name', 'none', $$'bad'$$),
+	('decision_of', 2, 'subject', 'none', $$'bad-subject'$$),
+	('decision_of', 3, 'from_state', 'none', $$NULL$$),
+	('decision_of', 4, 'to_state', 'none', $$NULL$$),
+	('open_attempt', 1, 'name', 'name', $$'bad'$$),
+	('open_attempt', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('open_attempt', 3, 'subject', 'subject', $$'bad-new'$$),
+	('open_attempt', 4, 'detail', 'large detail', $$NULL$$),
+	('settle_attempt', 1, 'name', 'name', $$'bad'$$),
+	('settle_attempt', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('settle_attempt', 3, 'attempt', 'number of an attempt', $$2$$),
+	('settle_attempt', 4, 'status', 'settlement', $$'committed'$$),
+	('settle_attempt', 5, 'detail', 'large detail', $$NULL$$),
+	('settle_attempt', 6, 'keep', 'keep', $$NULL$$),
+	('settle_attempt', 7, 'strict', 'none', $$false$$),
+	('declare_destructive', 1, 'name', 'name', $$'bad'$$),
+	('declare_destructive', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('declare_destructive', 3, 'cursor', 'subject', $$'bad-cursor'$$),
+	('declare_destructive', 4, 'phase', 'phase', $$'delete'$$),
+	('attempt_of', 1, 'name', 'none', $$'bad'$$),
+	('attempt_of', 2, 'subject', 'none', $$'bad-subject'$$),
+	('cursor_of', 1, 'name', 'none', $$'bad'$$),
+	('cursor_of', 2, 'cursor', 'none', $$'bad-cursor'$$),
+	('floor_of', 1, 'floor', 'none', $$'bad-floor'$$),
+	('is_destructive', 1, 'name', 'none', $$'bad'$$),
+	('is_destructive', 2, 'cursor', 'none', $$'bad-cursor'$$),
+	('is_destructive', 3, 'phase', 'none', $$'copy'$$),
+	('advance_cursor', 1, 'name', 'name', $$'bad'$$),
+	('advance_cursor', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('advance_cursor', 3, 'cursor', 'cursor', $$'bad-cursor'$$),
+	('advance_cursor', 4, 'from_position', 'place of the cursor', $$'1'$$),
+	('advance_cursor', 5, 'from_phase', 'its phase', $$'copy'$$),
+	('advance_cursor', 6, 'to_position', 'another place', $$'2'$$),
+	('advance_cursor', 7, 'to_phase', 'phase', $$'copy'$$),
+	('advance_cursor', 8, 'detail', 'large detail', $$NULL$$),
+	('advance_cursor', 9, 'strict', 'none', $$false$$),
+	('take_over_cursor', 1, 'name', 'name', $$'bad'$$),
+	('take_over_cursor', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('take_over_cursor', 3, 'cursor', 'cursor', $$'bad-cursor'$$),
+	('take_over_cursor', 4, 'at_position', 'place of the cursor', $$'1'$$),
+	('take_over_cursor', 5, 'in_phase', 'its phase', $$'copy'$$),
+	('take_over_cursor', 6, 'detail', 'large detail', $$NULL$$),
+	('advance_floor', 1, 'name', 'name', $$'bad'$$),
+	('advance_floor', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('advance_floor', 3, 'floor', 'name of a floor', $$'bad-floor'$$),
+	('advance_floor', 4, 'to_position', 'height', $$200$$),
+	('pin', 1, 'floor', 'floor to be pinned', $$'bad-floor'$$),
+	('pin', 2, 'at_position', 'height of a pin', $$150$$),
+	('pin', 3, 'holder', 'holder', $$'a'$$),
+	('pin', 4, 'ttl', 'interval', $$NULL$$),
+	('renew_pin', 1, 'floor', 'pinned floor', $$'bad-floor'$$),
+	('renew_pin', 2, 'holder', 'holder of a pin', $$'a'$$),
+	('renew_pin', 3, 'ttl', 'interval', $$NULL$$),
+	('unpin', 1, 'floor', 'pinned floor', $$'bad-floor'$$),
+	('unpin', 2, 'holder', 'holder of a pin', $$'a'$$),
+	('pin_renew_interval', 1, 'ttl', 'interval', $$'30 s'$$),
+	('compact', 1, 'name', 'name', $$'bad'$$),
+	('compact', 2, 'epoch', 'epoch', $$EPOCH$$),
+	('compact', 3, 'before', 'number of a record', $$1000$$),
+	('compact', 4, 'older_than', 'keep', $$NULL$$),
+	('verify_authority', 1, 'name', 'history', $$'bad'$$),
+	('record_digest', 1, 'record', 'record', $$(SELECT r FROM lease.record r WHERE lease = 'bad' AND seq = 1)$$);
 
 -- None is missing: functions of the extension with an argument that is not listed.
 -- (What has no wrong value is of kind "none"; the helpers of protect are left out, and
 -- elapsed, which answers whatever it is asked, see the test "view_health"; and the parts
--- of the functions of tasks and actions, see the tests "attempts" and "action_classes".)
+-- of the functions of tasks and actions, see the tests "attempts" and "action_classes", and
+-- of those of records and pins, see "record_decisions", "record_attempts",
+-- "record_cursors", "pins" and "compaction".)
 SELECT p.proname, a.name
 	FROM pg_proc p, unnest(p.proargnames[:p.pronargs]) AS a(name)
 	WHERE p.pronamespace = 'lease'::regnamespace
 		AND p.prokind = 'f'
 		AND p.proname NOT IN ('build_fence', 'descendants', 'elapsed', 'fence_due', 'own_triggers', 'row_lease',
 			'define_task', 'write_task', 'task_interval', 'is_in_reach', 'never_begun', 'latest_occurrence', 'count_occurrences', 'knows_zone', 'remove_acknowledgements', 'pass_over', 'record_begin', 'record_finish',
-			'define_action', 'write_action', 'acknowledge', 'record_acknowledgement', 'record_admission')
+			'define_action', 'write_action', 'acknowledge', 'record_acknowledgement', 'record_admission',
+			'check_text', 'require_text', 'kept_until', 'require_guard', 'lock_chain', 'append_record', 'record_decision', 'record_opening', 'record_settlement',
+			'record_declaration', 'record_cursor', 'is_live', 'was_live', 'raise_no_attempt', 'attempt_numbered', 'latest_attempt', 'check_records', 'current_floor', 'lock_floor', 'lock_records', 'check_pin_role', 'put_pin', 'refresh_pin', 'remove_pin',
+			'lowest_pin', 'hold_floor', 'record_floor', 'delete_records', 'remove_records', 'summarize_kept', 'record_compaction')
 		AND (p.proname, a.name) NOT IN (SELECT split_part(function, '/', 1), name FROM argument)
 	ORDER BY p.proname, a.name;
 
@@ -618,7 +705,75 @@ INSERT INTO wrong (kind, label, value) VALUES
 	('any table', 'not a fenced one', $$'plain_table'$$),
 	('acknowledgement', 'null', $$NULL$$),
 	('acknowledgement', 'empty', $$''$$),
-	('acknowledgement', 'blank', $$E' \t\n'$$);
+	('acknowledgement', 'blank', $$E' \t\n'$$),
+	('subject', 'null', $$NULL$$),
+	('subject', 'empty', $$''$$),
+	('subject', '513 bytes', $$repeat('x', 513)$$),
+	('subject', '513 bytes, 257 characters', $$repeat(U&'\00e4', 256) || 'x'$$),
+	('cursor', 'null', $$NULL$$),
+	('cursor', 'empty', $$''$$),
+	('cursor', '513 bytes', $$repeat('x', 513)$$),
+	('cursor', 'of none', $$'bad-cursor '$$),
+	('large detail', 'more than 8192 bytes', $$to_jsonb(repeat('x', 8191))$$),
+	('large detail', 'a megabyte', $$to_jsonb(repeat('x', 1000000))$$),
+	('large detail', 'no json', $$'{'$$),
+	('large detail', 'empty', $$''$$),
+	('state', 'empty', $$''$$),
+	('state', '256 bytes', $$repeat('x', 256)$$),
+	('phase', 'null', $$NULL$$),
+	('phase', 'empty', $$''$$),
+	('phase', '256 bytes', $$repeat('x', 256)$$),
+	('its phase', 'null', $$NULL$$),
+	('its phase', 'empty', $$''$$),
+	('its phase', '256 bytes', $$repeat('x', 256)$$),
+	('its phase', 'in capitals', $$'COPY'$$),
+	('place of the cursor', 'null', $$NULL$$),
+	('place of the cursor', 'empty', $$''$$),
+	('place of the cursor', '513 bytes', $$repeat('x', 513)$$),
+	('place of the cursor', 'elsewhere', $$'01'$$),
+	('another place', 'null', $$NULL$$),
+	('another place', 'empty', $$''$$),
+	('another place', '513 bytes', $$repeat('x', 513)$$),
+	('another place', 'the same', $$'1'$$),
+	('keep', 'negative', $$'-1 s'$$),
+	('keep', 'months', $$'1 month'$$),
+	('keep', 'years', $$'1 year'$$),
+	('keep', 'months less days', $$'1 month -30 days'$$),
+	('keep', 'more than a century', $$'36526 days'$$),
+	('keep', 'as long as can be', $$'2147483647 days 2562047788:00:54.775807'$$),
+	('keep', 'as negative as can be', $$'-2147483648 days'$$),
+	('number of an attempt', 'null', $$NULL$$),
+	('number of an attempt', 'zero', $$0$$),
+	('number of an attempt', 'negative', $$-1$$),
+	('number of an attempt', 'of a decision', $$1$$),
+	('number of an attempt', 'of no record', $$1000000$$),
+	('number of an attempt', 'as large as can be', $$9223372036854775807$$),
+	('settlement', 'null', $$NULL$$),
+	('settlement', 'empty', $$''$$),
+	('settlement', 'in capitals', $$'COMMITTED'$$),
+	('settlement', 'open', $$'open'$$),
+	('name of a floor', 'null', $$NULL$$),
+	('name of a floor', 'empty', $$''$$),
+	('name of a floor', '128 bytes', $$repeat('x', 128)$$),
+	('name of a floor', 'with a line feed', $$E'bad-floor\n'$$),
+	('name of a floor', 'with a space', $$'b d'$$),
+	('name of a floor', 'of records', $$'bad#records'$$),
+	('height', 'null', $$NULL$$),
+	('height', 'lower', $$-9223372036854775808$$),
+	('floor to be pinned', 'null', $$NULL$$),
+	('floor to be pinned', 'empty', $$''$$),
+	('floor to be pinned', 'none', $$'nothing'$$),
+	('pinned floor', 'null', $$NULL$$),
+	('pinned floor', 'empty', $$''$$),
+	('pinned floor', 'none', $$'nothing'$$),
+	('height of a pin', 'null', $$NULL$$),
+	('height of a pin', 'below the floor', $$99$$),
+	('height of a pin', 'as low as can be', $$-9223372036854775808$$),
+	('number of a record', 'null', $$NULL$$),
+	('number of a record', 'zero', $$0$$),
+	('number of a record', 'negative', $$-1$$),
+	('number of a record', 'as negative as can be', $$-9223372036854775808$$),
+	('record', 'null', $$NULL$$);
 INSERT INTO wrong (kind, label, value)
 	SELECT 'successor', label, value FROM wrong WHERE kind = 'holder' AND label <> 'null' ORDER BY n;
 INSERT INTO wrong (kind, label, value)
@@ -632,6 +787,9 @@ INSERT INTO wrong (kind, label, value)
 	SELECT k, label, value FROM wrong, unnest('{window,window or none}'::text[]) AS k WHERE kind = 'interval' ORDER BY n;
 INSERT INTO wrong (kind, label, value)
 	SELECT 'any epoch', label, value FROM wrong WHERE kind = 'epoch' AND label <> 'never granted' ORDER BY n;
+INSERT INTO wrong (kind, label, value)
+	SELECT 'holder of a pin', label, value FROM wrong WHERE kind = 'holder' ORDER BY n;
+INSERT INTO wrong (kind, label, value) VALUES ('holder of a pin', 'another', $$'b'$$);
 INSERT INTO wrong (kind, label, value)
 	SELECT 'role or else', label, value FROM wrong WHERE kind = 'role' ORDER BY n;
 
@@ -666,13 +824,14 @@ $$;
 -- A call with one argument replaced.
 CREATE FUNCTION call(called text, replaced int, value text, epoch bigint) RETURNS text LANGUAGE sql AS $$
 	SELECT replace(format('SELECT %s FROM lease.%I(%s) AS a',
-			CASE WHEN called ~ '^(acquire|renew|begin_occurrence)' THEN 'a.outcome'
+			CASE WHEN called ~ '^(acquire|renew|begin_occurrence|decide|open_attempt|settle_attempt|advance|take_over|pin$)' THEN 'a.outcome'
 				WHEN called = 'finish_occurrence' THEN 'a.standing'
 				WHEN called = 'begin_action' THEN 'a.class'
 				WHEN called = 'read_trigger' THEN 'coalesce(a.lease, ''(none)'')'
 				WHEN called = 'release_many' THEN 'a.released'
-				WHEN called ~ '^(history|watch|due|occurrences)' THEN 'count(*)'
-				WHEN called = 'verify_history' THEN 'a.verified'
+				WHEN called ~ '^(history|watch|due|occurrences|decision_of|attempt_of|cursor_of|floor_of)' THEN 'count(*)'
+				WHEN called LIKE 'verify%' THEN 'a.verified'
+				WHEN called = 'compact' THEN 'a.removed'
 				WHEN called = 'share' THEN 'a.target'
 				ELSE 'a' END,
 			split_part(called, '/', 1), string_agg(CASE WHEN n = replaced THEN value ELSE good END, ', ' ORDER BY n)),
@@ -715,7 +874,9 @@ SELECT label, r[1] AS result, r[2] AS message
 		(13, 'a time zone of an interval', $$SELECT lease.alter_task('bad-task', time_zone => 'UTC')$$),
 		(14, 'no end of occurrences', $$SELECT lease.occurrences('0 0 * * *', up_to => NULL)$$),
 		(15, 'an idempotent action without an occurrence', $$SELECT lease.begin_action('bad-idempotent', EPOCH)$$),
-		(16, 'an unfenced one, unacknowledged, without an occurrence', $$SELECT lease.begin_action('bad-unfenced', EPOCH)$$)) AS c(n, label, sql),
+		(16, 'an unfenced one, unacknowledged, without an occurrence', $$SELECT lease.begin_action('bad-unfenced', EPOCH)$$),
+		(17, 'a place without a phase', $$SELECT lease.advance_cursor('bad', EPOCH, 'bad-new', '1', NULL, '2', 'copy')$$),
+		(18, 'neither a number nor an age', $$SELECT lease.compact('bad', EPOCH)$$)) AS c(n, label, sql),
 		LATERAL (SELECT try(replace(sql, 'EPOCH', :epoch::text)) OFFSET 0) AS t(r)
 	ORDER BY n;
 
@@ -786,3 +947,6 @@ DROP FUNCTION try, call;
 SELECT lease.drop_task('bad-task'), lease.drop_action('bad-unfenced'), lease.drop_action('bad-idempotent') \g /dev/null
 SELECT lease.prune_occurrences('infinity');
 SELECT lease.drop('bad', force => true), lease.drop('bad/free') \g /dev/null
+-- Records and floors stay; the doctor of a later test would find them.
+DROP EXTENSION lease;
+CREATE EXTENSION lease;

@@ -186,9 +186,9 @@ SELECT outcome, epoch > :epoch + 1 AS above_the_row FROM lease.acquire('b', 'x')
 ALTER SEQUENCE lease.epoch SET UNLOGGED;
 SELECT lease.acquire('b', 'x', reclaim => true);
 ALTER SEQUENCE lease.epoch SET LOGGED;
-ALTER SEQUENCE lease.floor SET UNLOGGED;
+ALTER SEQUENCE lease.epoch_floor SET UNLOGGED;
 SELECT lease.raise_floor(9000000000000000000);
-ALTER SEQUENCE lease.floor SET LOGGED;
+ALTER SEQUENCE lease.epoch_floor SET LOGGED;
 SELECT outcome FROM lease.acquire('b', 'x', reclaim => true);
 
 --

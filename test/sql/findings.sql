@@ -665,7 +665,7 @@ EXECUTE wrong(:epoch);
 
 -- The sequences that epochs come from
 ALTER SEQUENCE lease.epoch CACHE 10;
-ALTER SEQUENCE lease.floor CYCLE;
+ALTER SEQUENCE lease.epoch_floor CYCLE;
 ALTER SEQUENCE lease.origin SET UNLOGGED;
 EXECUTE findings;
 \o /dev/null

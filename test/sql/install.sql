@@ -55,8 +55,9 @@ SELECT count(*) - count(DISTINCT proname) AS overloads,
 
 -- Nor does any take an instant: only the clock of the server decides, and a client has
 -- no way to tell it the time (G5).  What is pruned of the history decides nothing, nor
--- does what elapsed measures; and what await is given for its answer is ignored.  When
--- an occurrence is due is its name, which its schedule has to know.
+-- does what elapsed measures, nor what is_live and was_live are asked about, which views
+-- and functions ask about pins as they are stored; and what await is given for its answer
+-- is ignored.  When an occurrence is due is its name, which its schedule has to know.
 SELECT oid::regprocedure FROM pg_proc
 	WHERE pronamespace = 'lease'::regnamespace
 		AND proargtypes::oid[] && ARRAY['timestamptz', 'timestamp', 'date', 'time', 'timetz']::regtype[]::oid[];

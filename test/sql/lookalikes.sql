@@ -38,7 +38,7 @@ BEGIN
 	EXECUTE format('INSERT INTO lease.lease VALUES (%s)', array_to_string(entries, ', '));
 	CREATE SEQUENCE lease.epoch;
 	CREATE SEQUENCE lease.origin;
-	CREATE SEQUENCE lease.floor;
+	CREATE SEQUENCE lease.epoch_floor;
 END;
 $$;
 
@@ -74,17 +74,17 @@ COMMIT;
 -- Tables where there were sequences, a view where there was a table.
 :swap
 SELECT fake('{}');
-DROP SEQUENCE lease.epoch, lease.origin, lease.floor;
+DROP SEQUENCE lease.epoch, lease.origin, lease.epoch_floor;
 CREATE TABLE lease.epoch (i int);
 CREATE TABLE lease.origin (i int);
-CREATE TABLE lease.floor (i int);
+CREATE TABLE lease.epoch_floor (i int);
 COMMIT;
 :swap
 CREATE SCHEMA lease;
 CREATE VIEW lease.lease AS SELECT 'x'::text AS name;
 CREATE SEQUENCE lease.epoch;
 CREATE SEQUENCE lease.origin;
-CREATE SEQUENCE lease.floor;
+CREATE SEQUENCE lease.epoch_floor;
 COMMIT;
 -- A schema with nothing in it.
 :swap
@@ -145,6 +145,22 @@ INSERT INTO lease.lease SELECT * FROM lease.was_lease;
 SELECT * FROM calls;
 ROLLBACK;
 SELECT state FROM lease.status;
+-- Pins, which are written as the owner of their table.
+SELECT outcome FROM lease.decide('x', :epoch, 'subject', 'yes');
+SELECT what_happens($$SELECT outcome FROM lease.pin('x#records', 1, 'h')$$) AS pin;
+BEGIN;
+ALTER EXTENSION lease DROP TABLE lease.floor_pin;
+SELECT what_happens($$SELECT outcome FROM lease.pin('x#records', 1, 'h')$$) AS pin, what_happens($$SELECT outcome FROM lease.renew_pin('x#records', 'h')$$) AS renew,
+	what_happens($$SELECT lease.unpin('x#records', 'h')$$) AS unpin;
+ROLLBACK;
+BEGIN;
+ALTER TABLE lease.floor_pin RENAME TO was_floor_pin;
+CREATE TABLE lease.floor_pin (LIKE lease.was_floor_pin INCLUDING ALL);
+ALTER TABLE lease.floor_pin OWNER TO regress_lease_owner;
+SELECT what_happens($$SELECT outcome FROM lease.pin('x#records', 1, 'h')$$) AS pin, what_happens($$SELECT outcome FROM lease.renew_pin('x#records', 'h')$$) AS renew,
+	what_happens($$SELECT lease.unpin('x#records', 'h')$$) AS unpin;
+ROLLBACK;
+SELECT what_happens($$SELECT outcome FROM lease.renew_pin('x#records', 'h')$$) AS renew;
 
 SET client_min_messages = warning;
 DROP EXTENSION lease;

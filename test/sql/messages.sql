@@ -159,8 +159,57 @@ SELECT lease.disallow('regress_messages') \g /dev/null
 DROP ROLE regress_messages, regress_messages_team;
 SELECT * FROM complain($$SELECT lease.acquire('m', 'a')$$);
 
--- The connection's tokens
+-- LS008, it was decided, or settled, otherwise, or stands elsewhere
+SET datestyle = 'ISO';
 SELECT lease.alter('m', role => current_user::regrole) \g /dev/null
+SELECT epoch FROM lease.acquire('m', 'host-c/300') \gset
+SELECT lease.decide('m', :epoch, 'node 7', 'drain', '{"why": "disk"}') \g /dev/null
+SELECT lease.open_attempt('m', :epoch, 'backup') \g /dev/null
+SELECT lease.settle_attempt('m', :epoch, 2, 'aborted', '"disk"') \g /dev/null
+SELECT lease.declare_destructive('m', :epoch, 'rows', 'delete') \g /dev/null
+SELECT lease.advance_cursor('m', :epoch, 'rows', NULL, NULL, '10', 'delete') \g /dev/null
+SELECT * FROM complain(format($$SELECT lease.decide('m', %s, 'node 7', 'keep', strict => true)$$, :epoch), :epoch);
+SELECT * FROM complain(format($$SELECT lease.settle_attempt('m', %s, 2, 'committed', strict => true)$$, :epoch), :epoch);
+SELECT * FROM complain(format($$SELECT lease.advance_cursor('m', %s, 'rows', '20', 'delete', '30', 'delete', strict => true)$$, :epoch), :epoch);
+SELECT * FROM complain(format($$SELECT lease.advance_cursor('m', %s, 'none', '20', 'delete', '30', 'delete', strict => true)$$, :epoch), :epoch);
+SELECT lease.release('m', :epoch) \g /dev/null
+SELECT epoch AS later FROM lease.acquire('m', 'host-d/400') \gset
+SELECT * FROM complain(format($$SELECT lease.advance_cursor('m', %s, 'rows', '10', 'delete', '10', 'done', strict => true)$$, :later), :epoch, :later);
+
+-- Records
+SELECT * FROM complain(format($$SELECT lease.record_decision('m', %s, 'node 7', 'keep', NULL, NULL, NULL, NULL)$$, :later));
+SELECT * FROM complain(format($$SELECT lease.decide('m', %s, 'node 8', 'keep', to_jsonb(repeat('x', 10000)))$$, :later));
+SELECT * FROM complain(format($$SELECT lease.settle_attempt('m', %s, 1, 'aborted')$$, :later));
+SELECT * FROM complain(format($$SELECT lease.advance_cursor('m', %s, 'rows', '10', 'delete', '10', 'delete')$$, :later));
+SELECT * FROM complain($$UPDATE lease.record SET verdict = 'keep'$$);
+SELECT attempt FROM lease.open_attempt('m', :later, 'short') \gset
+SELECT lease.settle_attempt('m', :later, :attempt, 'committed', keep => '0') \g /dev/null
+SELECT lease.compact('m', :later, before => 1000) \g /dev/null
+SELECT * FROM complain(format($$SELECT lease.settle_attempt('m', %s, %s, 'aborted')$$, :later, :attempt));
+SELECT * FROM complain(format($$SELECT lease.settle_attempt('m', %s, 1, 'aborted')$$, :later));
+
+-- Floors and pins
+SELECT lease.advance_floor('m', :later, 'm/floor', 100) \g /dev/null
+SELECT lease.pin('m/floor', 150, 'reader', '1 h') \g /dev/null
+SELECT epoch AS other FROM lease.acquire('m/new', 'host-c/300') \gset
+SELECT * FROM complain(format($$SELECT lease.advance_floor('m/new', %s, 'm/floor', 200)$$, :other));
+SELECT lease.release('m/new', :other) \g /dev/null
+SELECT * FROM complain(format($$SELECT lease.advance_floor('m', %s, 'm#records', 200)$$, :later));
+SELECT * FROM complain(format($$SELECT lease.advance_floor('m', %s, 'm floor', 200)$$, :later));
+SELECT * FROM complain($$SELECT lease.pin('m/none', 200, 'reader')$$);
+SELECT * FROM complain($$DO 'BEGIN WHILE clock_timestamp() < now() + interval ''20 ms'' LOOP PERFORM pg_sleep(0.005); END LOOP; PERFORM lease.pin(''m/floor'', 200, ''reader'', ''10 ms''); END'$$);
+CREATE ROLE regress_messages;
+UPDATE lease.floor_pin SET role = 'regress_messages';
+CREATE ROLE regress_messages_team;
+SELECT lease.allow('regress_messages_team') \g /dev/null
+SET ROLE regress_messages_team;
+SELECT * FROM complain($$SELECT lease.renew_pin('m/floor', 'reader')$$);
+RESET ROLE;
+SELECT lease.disallow('regress_messages_team') \g /dev/null
+DROP ROLE regress_messages, regress_messages_team;
+SELECT lease.release('m', :later) \g /dev/null
+
+-- The connection's tokens
 SELECT epoch FROM lease.acquire('m', 'host-c/300') \gset
 \c -reuse-previous=on "options='-c lease.token=m=17,'"
 SELECT * FROM complain('INSERT INTO guarded VALUES (1)');
@@ -186,3 +235,7 @@ DROP TABLE guarded, stamped, named, parted;
 COMMIT;
 DROP FUNCTION complain;
 SELECT lease.drop('m', force => true), lease.drop('m/new') \g /dev/null
+-- Records and floors stay; the doctor of a later test would find them.
+SET client_min_messages = warning;
+DROP EXTENSION lease;
+CREATE EXTENSION lease;

@@ -163,7 +163,7 @@ SELECT lease.guard('tree', :epoch);
 SELECT lease.unprotect('root');
 COMMIT;
 SELECT count(*) AS fences FROM lease.fence WHERE lease = 'tree';
-SELECT count(*) AS triggers FROM pg_trigger WHERE tgname LIKE 'lease%' AND tgrelid <> ALL ('{lease.event,lease.pruned,lease.acknowledgement}'::regclass[]);
+SELECT count(*) AS triggers FROM pg_trigger WHERE tgname LIKE 'lease%' AND tgrelid <> ALL ('{lease.event,lease.pruned,lease.acknowledgement,lease.record}'::regclass[]);
 SELECT sql, try(sql) FROM command WHERE sql NOT LIKE '%west%' ORDER BY n;
 
 -- A single partition, or a branch, can be protected by itself; what does not arrive
@@ -225,7 +225,7 @@ BEGIN
 	PERFORM lease.guard('tree', epoch);
 	EXECUTE sql;
 	SELECT string_agg(format('%s %s', tgrelid::regclass, tgname), ', ' ORDER BY tgrelid::regclass::text COLLATE "C", tgname COLLATE "C")
-		INTO found FROM pg_trigger WHERE tgname LIKE 'lease%' AND tgrelid <> ALL ('{lease.event,lease.pruned,lease.acknowledgement}'::regclass[]) AND tgrelid <> 'first'::regclass;
+		INTO found FROM pg_trigger WHERE tgname LIKE 'lease%' AND tgrelid <> ALL ('{lease.event,lease.pruned,lease.acknowledgement,lease.record}'::regclass[]) AND tgrelid <> 'first'::regclass;
 	RAISE 'undo %', found USING ERRCODE = 'UNDO0';
 EXCEPTION
 	WHEN SQLSTATE 'UNDO0' THEN RETURN substr(sqlerrm, 6);
@@ -242,7 +242,7 @@ SELECT lease.unprotect('root');
 CREATE FOREIGN TABLE far PARTITION OF root FOR VALUES FROM (100) TO (200) SERVER lease_test_server;
 SELECT judge(triggers($$SELECT lease.protect('root', 'tree')$$, :epoch),
 	'far lease_fence, far lease_fence_truncate, root lease_fence, root lease_fence_truncate');
-SELECT count(*) AS left_behind FROM pg_trigger WHERE tgname LIKE 'lease%' AND tgrelid <> ALL ('{lease.event,lease.pruned,lease.acknowledgement}'::regclass[]);
+SELECT count(*) AS left_behind FROM pg_trigger WHERE tgname LIKE 'lease%' AND tgrelid <> ALL ('{lease.event,lease.pruned,lease.acknowledgement,lease.record}'::regclass[]);
 DROP FOREIGN DATA WRAPPER lease_test_wrapper CASCADE;
 DROP TABLE root;
 DROP FUNCTION triggers, judge;

@@ -102,6 +102,12 @@ GRANT SELECT ON moment TO PUBLIC;
 SET ROLE regress_member;
 SELECT outcome FROM moment, lease.begin_occurrence('team/task', begun, :epoch);
 SELECT class FROM lease.begin_action('team/mail', :epoch, acknowledge => 'why');
+-- A decision, an attempt, which is open, a cursor, and a floor with a pin
+SELECT outcome, seq FROM lease.decide('team', :epoch, 'standing', 'yes');
+SELECT outcome, attempt FROM lease.open_attempt('team', :epoch, 'standing');
+SELECT outcome, seq FROM lease.advance_cursor('team', :epoch, 'standing', NULL, NULL, '1', 'copy');
+SELECT outcome, floor_position FROM lease.advance_floor('team', :epoch, 'team/floor', 100);
+SELECT outcome FROM lease.pin('team/floor', 150, 'p', '1 hour');
 RESET ROLE;
 
 -- Tables that each of the roles owns.
@@ -173,6 +179,31 @@ INSERT INTO command (sql) VALUES
 	($$SELECT count(*) FROM lease.misfire$$),
 	($$SELECT count(*) FROM lease.action$$),
 	($$SELECT count(*) FROM lease.acknowledgement$$),
+	($$SELECT outcome FROM lease.decide('team', $1, 'new', 'yes')$$),
+	($$SELECT outcome FROM lease.decide('team', $1, 'standing', 'yes')$$),
+	($$SELECT verdict FROM lease.decision_of('team', 'standing')$$),
+	($$SELECT outcome FROM lease.open_attempt('team', $1, 'new')$$),
+	($$SELECT outcome FROM lease.settle_attempt('team', $1, 2, 'aborted')$$),
+	($$SELECT lease.declare_destructive('team', $1, 'standing', 'delete')$$),
+	($$SELECT lease.is_destructive('team', 'standing', 'delete')$$),
+	($$SELECT outcome FROM lease.advance_cursor('team', $1, 'standing', '1', 'copy', '2', 'copy')$$),
+	($$SELECT outcome FROM lease.take_over_cursor('team', $1, 'standing', '1', 'copy')$$),
+	($$SELECT outcome FROM lease.advance_floor('team', $1, 'team/floor', 200)$$),
+	($$SELECT outcome FROM lease.pin('team/floor', 150, 'q')$$),
+	($$SELECT outcome FROM lease.pin('team/floor', 160, 'p')$$),
+	($$SELECT outcome FROM lease.renew_pin('team/floor', 'p')$$),
+	($$SELECT lease.unpin('team/floor', 'p')$$),
+	($$SELECT lease.pin_renew_interval('4 s') = '1 s'$$),
+	($$SELECT removed FROM lease.compact('team', $1, before => 1000)$$),
+	($$SELECT verdict FROM lease.decision WHERE lease = 'team'$$),
+	($$SELECT status FROM lease.attempt WHERE lease = 'team'$$),
+	($$SELECT position FROM lease.cursor WHERE lease = 'team'$$),
+	($$SELECT position FROM lease.floor WHERE floor = 'team/floor'$$),
+	($$SELECT position FROM lease.pin_held WHERE floor = 'team/floor'$$),
+	($$SELECT count(*) FROM lease.boundary$$),
+	($$SELECT count(*) FROM lease.outcome WHERE lease = 'team'$$),
+	($$SELECT count(*) FROM lease.record WHERE lease = 'team'$$),
+	($$SELECT last_seq FROM lease.record_chain WHERE lease = 'team'$$),
 	-- the same for what is not held, or does not exist
 	($$SELECT outcome FROM lease.renew('team', 1)$$),
 	($$SELECT lease.guard('team', 1)$$),
@@ -182,6 +213,15 @@ INSERT INTO command (sql) VALUES
 	($$SELECT lease.begin_occurrence('none', '2026-01-01', 1)$$),
 	($$SELECT class FROM lease.begin_action('team/mail', 1, acknowledge => 'why')$$),
 	($$SELECT lease.admit('store', 0)$$),
+	($$SELECT lease.decide('team', 1, 'new', 'yes')$$),
+	($$SELECT lease.open_attempt('team', 1, 'new')$$),
+	($$SELECT lease.settle_attempt('team', 1, 2, 'aborted')$$),
+	($$SELECT lease.declare_destructive('team', 1, 'standing', 'delete')$$),
+	($$SELECT lease.advance_cursor('team', 1, 'standing', '1', 'copy', '2', 'copy')$$),
+	($$SELECT lease.take_over_cursor('team', 1, 'standing', '1', 'copy')$$),
+	($$SELECT lease.advance_floor('team', 1, 'team/floor', 200)$$),
+	($$SELECT lease.compact('team', 1, before => 1000)$$),
+	($$SELECT lease.pin('none', 1, 'p')$$),
 	($$SELECT lease.acquire('none', 'a')$$),
 	-- what administrators do
 	($$SELECT lease.create('new')$$),
@@ -201,6 +241,8 @@ INSERT INTO command (sql) VALUES
 	($$SELECT lease.create_action('new', 'team', 'unfenced', 'mail server')$$),
 	($$SELECT lease.drop_action('team/mail')$$),
 	($$SELECT lease.prune_occurrences('-infinity')$$),
+	($$SELECT verified FROM lease.verify_authority('team')$$),
+	($$SELECT bool_and(digest = lease.record_digest(r)) FROM lease.record r WHERE lease = 'team'$$),
 	-- what owners of tables do
 	($$SELECT lease.protect('own_table', 'team', ddl => false)$$),
 	($$SELECT lease.unprotect('fenced_table')$$),
@@ -224,8 +266,26 @@ INSERT INTO command (sql) VALUES
 	($$SELECT lease.define_action(a, 'drop') FROM lease.action a$$),
 	($$SELECT lease.write_action(a, 'drop') FROM lease.action a$$),
 	($$SELECT lease.pass_over(t, now(), $1) FROM lease.task t$$),
-	($$SELECT lease.bound_waits()$$),
+	($$SELECT lease.record_decision('team', $1, 'new', 'yes', NULL, NULL, NULL, NULL)$$),
+	($$SELECT lease.record_opening('team', $1, 'new', NULL)$$),
+	($$SELECT lease.record_settlement('team', $1, 2, 'aborted', NULL, NULL)$$),
+	($$SELECT lease.record_declaration('team', $1, 'standing', 'delete')$$),
+	($$SELECT lease.record_cursor('team', $1, 'standing', '1', 'copy', '2', 'copy', false, NULL)$$),
+	($$SELECT lease.record_floor('team', $1, 'team/floor', 200)$$),
+	($$SELECT lease.record_compaction('team', $1, 1000, NULL)$$),
+	($$SELECT lease.lock_chain('team', $1)$$),
+	($$SELECT lease.lock_records('team')$$),
+	($$SELECT lease.lock_floor('team/floor', 'p')$$),
+	($$SELECT lease.append_record(r, c) FROM lease.record r JOIN lease.record_chain c ON c.lease = r.lease WHERE r.lease = 'team' AND r.seq = 1$$),
+	($$SELECT lease.put_pin('team/floor', 150, 'p', 1000000, 'regress_owner')$$),
+	($$SELECT lease.refresh_pin('team/floor', 'p', 1000000, 'regress_owner')$$),
+	($$SELECT lease.remove_pin('team/floor', 'p', 'regress_owner')$$),
+	($$SELECT ((lease.hold_floor('team/floor', 200)).pin).position$$),
+	($$SELECT (lease.lowest_pin('team/floor', 200)).position$$),
+	($$SELECT lease.remove_records('team', 1000)$$),
+	($$SELECT lease.delete_records('team', 1000)$$),
 	($$SELECT count(*) FROM lease.admission$$),
+	($$SELECT count(*) FROM lease.floor_pin$$),
 	($$INSERT INTO lease.task SELECT * FROM lease.task WHERE false$$),
 	($$UPDATE lease.task SET enabled = true$$),
 	($$UPDATE lease.task_cursor SET passed_over = 0$$),
@@ -234,6 +294,16 @@ INSERT INTO command (sql) VALUES
 	($$DELETE FROM lease.acknowledgement$$),
 	($$TRUNCATE lease.acknowledgement$$),
 	($$DELETE FROM lease.admission$$),
+	($$INSERT INTO lease.record SELECT * FROM lease.record WHERE false$$),
+	($$UPDATE lease.record SET verdict = 'no'$$),
+	($$DELETE FROM lease.record$$),
+	($$TRUNCATE lease.record$$),
+	($$UPDATE lease.record_chain SET boundary = NULL$$),
+	($$DELETE FROM lease.record_chain$$),
+	($$UPDATE lease.floor SET position = 1$$),
+	($$DELETE FROM lease.floor$$),
+	($$UPDATE lease.floor_pin SET position = 1$$),
+	($$DELETE FROM lease.floor_pin$$),
 	($$SELECT name FROM lease.lease WHERE name = 'team' FOR UPDATE$$),
 	($$LOCK TABLE lease.lease IN ACCESS SHARE MODE$$),
 	($$LOCK TABLE lease.lease IN SHARE MODE$$),
@@ -256,6 +326,13 @@ SELECT replace(sql, '$1', 'epoch') AS command,
 		try('regress_owner', sql, :epoch) AS owner,
 		try(current_user, sql, :epoch) AS superuser
 	FROM command ORDER BY n;
+
+-- The parts of the functions of records and pins that take what they are told for granted:
+-- nobody may call them, also where they would come no further.  (Unlike the last one.)
+SELECT proname, who FROM pg_proc, unnest('{regress_stranger,regress_watcher,regress_allowed,regress_member,regress_owner}'::text[]) AS r(who)
+	WHERE pronamespace = 'lease'::regnamespace AND has_function_privilege(who, pg_proc.oid, 'EXECUTE')
+		AND proname IN ('lock_chain', 'append_record', 'put_pin', 'refresh_pin', 'remove_pin', 'hold_floor', 'lowest_pin', 'remove_records', 'delete_records', 'renew_pin')
+	ORDER BY proname, who;
 
 -- Setval is not undone by a rollback, but what it did does not matter: an epoch that is
 -- not above the one in the row is never issued.

@@ -98,7 +98,7 @@ ALTER TABLE lease.planted RENAME TO lease;
 ALTER TABLE lease.lease ADD CONSTRAINT lease_pkey PRIMARY KEY (name);
 CREATE SEQUENCE lease.epoch;
 CREATE SEQUENCE lease.origin;
-CREATE SEQUENCE lease.floor;
+CREATE SEQUENCE lease.epoch_floor;
 COMMIT;
 SELECT lease.holds('u', :epoch);
 

@@ -3,10 +3,12 @@
 # By the owner of the database, who is no superuser (the extension is a trusted one),
 # and by a superuser; as a script and as an archive; and of what was restored once
 # more.  Leases, settings, grants and fences come back as they were, and so does what is
-# known of tasks and actions: what is settled there is settled here.  The first epoch
-# after that is greater than every epoch that was ever told in the database the dump
-# was made of, also after the dump: the two are branches of one history, and a token
-# of one must never be valid for a grant of the other.
+# known of tasks and actions: what is settled there is settled here.  Authority records,
+# floors and pins come back, too, and verify: what was decided stands, a pin holds, and the
+# records go on where they were.  The first epoch after that is greater than every epoch
+# that was ever told in the database the dump was made of, also after the dump: the two
+# are branches of one history, and a token of one must never be valid for a grant of the
+# other.
 
 use strict;
 use warnings FATAL => 'all';
@@ -40,7 +42,10 @@ my @status = (
 	map { "SELECT * FROM lease.$_ ORDER BY 1, 2" }
 	  qw(task task_cursor occurrence misfire action acknowledgement admission),
 );
-push @status, 'SELECT * FROM lease.occurrence_attempt ORDER BY task, due_at, attempt';
+push @status, 'SELECT * FROM lease.occurrence_attempt ORDER BY task, due_at, attempt',
+  map { "SELECT * FROM lease.$_ ORDER BY 1, 2" }
+  qw(record record_chain decision attempt cursor boundary outcome floor floor_pin);
+push @status, 'SELECT * FROM lease.verify_authority()';
 
 # in_database(DATABASE, USER, SQL) runs a script and returns its output.
 sub in_database
@@ -135,6 +140,26 @@ is( in_database('source', 'keeper',
 		"SELECT occurrences FROM lease.misfire WHERE task = 'skipped'"),
 	'2', 'what is passed over in the source');
 
+# Records of each kind: two of six decisions were compacted; of two attempts one is open; a floor is
+# pinned.
+in_database(
+	'source', 'keeper', qq{
+	SELECT lease.decide('held', $held, 's' || i, 'yes', keep => CASE WHEN i < 3 THEN interval '0' END)
+		FROM generate_series(1, 5) AS i;
+	SELECT lease.decide('held', $held, 's1', 'yes', '{"n": [1.50, "\\u00e4"]}', 'old', 'new');
+	SELECT lease.open_attempt('held', $held, 'a'), lease.settle_attempt('held', $held, 7, 'committed', '{"n": 1}');
+	SELECT lease.open_attempt('held', $held, 'b');
+	SELECT lease.declare_destructive('held', $held, 'c', 'purge'),
+		lease.advance_cursor('held', $held, 'c', NULL, NULL, '1', 'purge'),
+		lease.advance_cursor('held', $held, 'c', '1', 'purge', '2', 'purge');
+	SELECT lease.advance_floor('held', $held, 'log', 100);
+	SELECT lease.pin('log', 150, 'reader', '1 h');
+});
+is( in_database('source', 'keeper', "SELECT removed, up_to FROM lease.compact('held', $held, before => 6)"),
+	'2|5', 'some of the records are compacted');
+is( in_database('source', 'keeper', 'SELECT lease, verified, records, removed, last_seq FROM lease.verify_authority()'),
+	'held|t|12|2|14', 'what is left of them verifies');
+
 my $dumps = PostgreSQL::Test::Utils::tempdir;
 my $before = everything('source');
 my $told = $held;    # the highest epoch that was told on any branch
@@ -206,6 +231,7 @@ sub check
 		'',
 		'and the new one can write');
 	check_maintenance($target, $user, $again);
+	check_records($target, $user, $again);
 	return;
 }
 
@@ -267,6 +293,43 @@ sub check_maintenance
 	is(error_of($target, "SELECT lease.admit('store', 4)"),
 		'LS001', 'an epoch that was superseded at a resource is superseded here');
 	is( in_database($target, $user, "SELECT lease.admit('store', 5)"), '', 'and the latest is not');
+	return;
+}
+
+# check_records(TARGET, USER, EPOCH) goes on with the records where they were.
+sub check_records
+{
+	my ($target, $user, $epoch) = @_;
+
+	is( in_database($target, $user,
+			"SELECT outcome, seq, decided_epoch FROM lease.decide('held', $epoch, 's3', 'yes')"
+			  . " UNION ALL SELECT outcome, seq, decided_epoch FROM lease.decide('held', $epoch, 's3', 'no')"
+			  . " UNION ALL SELECT outcome, seq, decided_epoch FROM lease.decide('held', $epoch, 's1', 'no')"),
+		"identical|3|$held\nconflict|3|$held\nrecorded|15|$epoch",
+		'what was decided there stands here; what was compacted is gone');
+	is( in_database($target, $user,
+			"SELECT outcome, attempt FROM lease.open_attempt('held', $epoch, 'a')"
+			  . " UNION ALL SELECT outcome, attempt FROM lease.open_attempt('held', $epoch, 'b');"
+			  . " SELECT outcome, settled_epoch FROM lease.settle_attempt('held', $epoch, 9, 'aborted')"),
+		"committed|7\nopen|9\nsettled|$epoch",
+		'an attempt that was open there is settled here');
+	is( in_database($target, $user,
+			"SELECT outcome FROM lease.advance_cursor('held', $epoch, 'c', '2', 'purge', '3', 'purge');"
+			  . " SELECT outcome FROM lease.take_over_cursor('held', $epoch, 'c', '2', 'purge');"
+			  . " SELECT outcome FROM lease.advance_cursor('held', $epoch, 'c', '2', 'purge', '3', 'purge')"),
+		"not taken over\ntaken over\nadvanced",
+		'a cursor goes on from where it was');
+	is( in_database($target, $user,
+			"SELECT outcome, floor_position, held_by FROM lease.advance_floor('held', $epoch, 'log', 200);"
+			  . " SELECT outcome, floor_position FROM lease.pin('log', 149, 'other');"
+			  . " SELECT outcome, pinned_position FROM lease.renew_pin('log', 'reader');"
+			  . " SELECT lease.unpin('log', 'reader');"
+			  . " SELECT outcome, floor_position FROM lease.advance_floor('held', $epoch, 'log', 200)"),
+		"held|150|reader\nbelow|150\nrenewed|150\nt\nadvanced|200",
+		'a pin still holds, and its process renews it');
+	is(error_of($target, 'DELETE FROM lease.record'), '55000', 'the records are append-only');
+	is( in_database($target, $user, 'SELECT lease, verified, records, removed, last_seq, problem FROM lease.verify_authority()'),
+		'held|t|18|2|20|', 'and verify');
 	return;
 }
 

@@ -444,7 +444,7 @@ $other->safe_psql('data', "SELECT lease.create('L', ttl => '10 min')");
 $items{no_epoch} = [ data_dumped('no_epoch') ];
 goes_on('D', 'data', $other, 'data');
 $items{granted} = [ data_dumped('granted') ];
-is(scalar(grep { /SEQUENCE SET lease (?:origin|floor) / } @{ $items{granted} }), 2,
+is(scalar(grep { /SEQUENCE SET lease (?:origin|epoch_floor) / } @{ $items{granted} }), 2,
 	'a dump contains the origin and the floor');
 is(scalar(grep { /SEQUENCE SET lease epoch / } @{ $items{granted} }), 0,
 	'and not the sequence of epochs');
