@@ -607,10 +607,11 @@ foreach my $step ($HOUR, -$HOUR, $DAY, 0)
 # Time zones, across a change to and from daylight-saving time
 #----
 
-# The wall clock of Havana was put forward and back at these instants.
+# The wall clock of Havana was put forward and back at these instants, in a year that no
+# law can change any more.
 my @changes = map {
 	$node->safe_psql('postgres', "SELECT extract(epoch FROM timestamptz '$_')")
-} '2026-03-08 05:00:00Z', '2026-11-01 05:00:00Z';
+} '2025-03-09 05:00:00Z', '2025-11-02 05:00:00Z';
 
 # time_zones(NAME) has two sessions decide about the same on both sides of a change.
 sub time_zones
