@@ -52,6 +52,7 @@ OBJS = \
 	src/admin.o \
 	src/status.o \
 	src/instants.o \
+	src/latest.o \
 	src/health.o \
 	src/cron.o \
 	src/schedule.o \

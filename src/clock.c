@@ -198,6 +198,19 @@ clock_read(Clock *clock)
 }
 
 /*
+ * clock_transaction_time returns the instant at which the transaction began, on the wall
+ * clock as we reckon it.
+ */
+TimestampTz
+clock_transaction_time(void)
+{
+	Clock		clock;
+
+	clock_read(&clock);
+	return clock.wall_tx;
+}
+
+/*
  * clock_moment returns the present in microseconds, for measuring how long a
  * wait takes; no step of the wall clock shortens or prolongs it where there is
  * a boot clock.

@@ -39,6 +39,7 @@ typedef struct Clock
 } Clock;
 
 extern void clock_read(Clock *clock);
+extern TimestampTz clock_transaction_time(void);
 extern int64 clock_moment(void);
 extern bool clock_is_witness(const Clock *clock, const char *boot);
 extern int64 clock_localize(const Clock *clock, const char *boot,

@@ -17,11 +17,8 @@
  * for nothing; reports that come later remove it, unless somebody is changing it.
  *
  * The latest epoch, and who the user is, are checked here.  The rest is left to
- * statements, run as the owner of the table, on which nobody else has rights, and
- * under the latest snapshot, in the manner of the checks of foreign keys
- * (ri_triggers.c), so that a report from a REPEATABLE READ or SERIALIZABLE transaction
- * does not fail with 40001.  They are parsed with the caller's search_path, so all
- * names and operators in them are qualified.
+ * statements under the latest snapshot (latest.c), so that a report from a REPEATABLE
+ * READ or SERIALIZABLE transaction does not fail with 40001.
  *
  * Locks: one of our own (lock.c), exclusive to the end of the transaction, on the
  * sign: a grant's reports, or a peer's heartbeats.  It is taken before anything is
@@ -42,24 +39,20 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
 #include "access/xact.h"
 #include "args.h"
 #include "authority.h"
-#include "catalog.h"
 #include "catalog/pg_type.h"
 #include "clock.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "guard.h"
 #include "health.h"
+#include "latest.h"
 #include "lock.h"
 #include "miscadmin.h"
 #include "role.h"
 #include "store.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 SQL_CALLABLE(lease_progress);
 SQL_CALLABLE(lease_beat);
@@ -68,23 +61,7 @@ SQL_CALLABLE(lease_retire);
 /* After how long without a heartbeat a peer is stale, if it does not say */
 #define DEFAULT_STALE_AFTER	(INT64CONST(30) * USECS_PER_SEC)
 
-/* The longest list of parameters of a statement */
-#define MAX_PARAMETERS	8
-
-/*
- * A statement and, once it has been executed, its plan.  PostgreSQL makes that anew
- * when the table is no longer the same.
- */
-typedef struct Statement
-{
-	const char *table;			/* of our schema, that it writes to */
-	const char *text;
-	int			parameters;
-	Oid			types[MAX_PARAMETERS];
-	SPIPlanPtr	plan;
-} Statement;
-
-static Statement put_report = {
+static LatestStatement put_report = {
 	"report",
 	"INSERT INTO lease.report AS r"
 	" (name, epoch, reported_boot, reported_at, boot, within, detail, live, reports)"
@@ -96,7 +73,7 @@ static Statement put_report = {
 	NULL
 };
 
-static Statement forget_reports = {
+static LatestStatement forget_reports = {
 	"report",
 	"DELETE FROM lease.report AS r WHERE r.ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
 	"SELECT o.ctid FROM lease.report AS o"
@@ -106,7 +83,7 @@ static Statement forget_reports = {
 	NULL
 };
 
-static Statement put_heartbeat = {
+static LatestStatement put_heartbeat = {
 	"heartbeat",
 	"INSERT INTO lease.heartbeat AS h"
 	" (peer, role, beat_boot, beat_at, boot, stale_after, detail, beats)"
@@ -119,61 +96,13 @@ static Statement put_heartbeat = {
 	NULL
 };
 
-static Statement remove_heartbeat = {
+static LatestStatement remove_heartbeat = {
 	"heartbeat",
 	"DELETE FROM lease.heartbeat AS h WHERE h.peer OPERATOR(pg_catalog.=) $1"
 	" RETURNING h.role",
 	1, {TEXTOID},
 	NULL
 };
-
-/*
- * run executes a statement as the owner of its table.  If it returns a row, the role
- * in that is returned, else an invalid OID.  Should it fail, PostgreSQL makes this
- * user the current one again.
- */
-static Oid
-run(Statement *statement, Datum *values, const char *nulls)
-{
-	Relation	rel = table_open(catalog_lock_member(statement->table,
-													 RowExclusiveLock), NoLock);
-	Oid			role = InvalidOid;
-	Oid			caller;
-	int			security_context;
-	int			result;
-	bool		isnull;
-	const bool	read_only = false;
-	const bool	fire_triggers = true;
-
-	GetUserIdAndSecContext(&caller, &security_context);
-	SetUserIdAndSecContext(rel->rd_rel->relowner,
-						   security_context | SECURITY_LOCAL_USERID_CHANGE |
-						   SECURITY_NOFORCE_RLS);
-	table_close(rel, NoLock);
-
-	SPI_connect();
-	if (!statement->plan)
-	{
-		SPIPlanPtr	plan = SPI_prepare(statement->text, statement->parameters,
-									   statement->types);
-
-		if (!plan || SPI_keepplan(plan) != 0)
-			elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-		statement->plan = plan;
-	}
-	result = SPI_execute_snapshot(statement->plan, values, nulls,
-								  GetLatestSnapshot(), InvalidSnapshot,
-								  read_only, fire_triggers, 0);
-	if (result < 0)
-		elog(ERROR, "SPI_execute_snapshot failed: %s", SPI_result_code_string(result));
-	if (SPI_tuptable && SPI_processed > 0)
-		role = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[0],
-											  SPI_tuptable->tupdesc, 1, &isnull));
-	SPI_finish();
-
-	SetUserIdAndSecContext(caller, security_context);
-	return role;
-}
 
 /*
  * set_sign fills the parameters that both kinds of sign have in common: the moment,
@@ -184,7 +113,7 @@ set_sign(const Clock *clock, int64 within, Datum detail, Datum *values, char *nu
 {
 	StoredInstant now = clock_store(clock, clock->now);
 
-	memset(nulls, ' ', MAX_PARAMETERS);
+	memset(nulls, ' ', LATEST_PARAMETERS_MAX);
 	values[2] = Int64GetDatum(now.boot);
 	values[3] = TimestampTzGetDatum(now.wall);
 	if (clock->boot)
@@ -206,7 +135,7 @@ health_forget(const char *name, int64 epoch)
 {
 	Datum		values[] = {CStringGetTextDatum(name), Int64GetDatum(epoch)};
 
-	run(&forget_reports, values, NULL);
+	(void) latest_execute(&forget_reports, values, NULL);
 }
 
 /*
@@ -221,8 +150,8 @@ lease_progress(PG_FUNCTION_ARGS)
 	int64		within = arg_interval_or_zero(fcinfo, 3, "within");
 	Reading		reading;
 	bool		live;
-	Datum		values[MAX_PARAMETERS] = {0};
-	char		nulls[MAX_PARAMETERS];
+	Datum		values[LATEST_PARAMETERS_MAX] = {0};
+	char		nulls[LATEST_PARAMETERS_MAX];
 
 	arg_begin_write("lease.progress()");
 	lock_take_sign(name, epoch);
@@ -243,7 +172,7 @@ lease_progress(PG_FUNCTION_ARGS)
 	values[1] = Int64GetDatum(epoch);
 	set_sign(&reading.clock, within, detail, values, nulls);
 	values[7] = BoolGetDatum(live);
-	run(&put_report, values, nulls);
+	(void) latest_execute(&put_report, values, nulls);
 
 	/*
 	 * At the higher levels, two that remove the same rows would make each
@@ -289,8 +218,8 @@ lease_beat(PG_FUNCTION_ARGS)
 										  DEFAULT_STALE_AFTER);
 	Clock		clock;
 	Oid			role;
-	Datum		values[MAX_PARAMETERS] = {0};
-	char		nulls[MAX_PARAMETERS];
+	Datum		values[LATEST_PARAMETERS_MAX] = {0};
+	char		nulls[LATEST_PARAMETERS_MAX];
 
 	arg_begin_write("lease.beat()");
 	lock_take_sign(peer, 0);
@@ -299,7 +228,7 @@ lease_beat(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(peer);
 	values[1] = ObjectIdGetDatum(GetUserId());
 	set_sign(&clock, stale_after, detail, values, nulls);
-	role = run(&put_heartbeat, values, nulls);
+	role = DatumGetObjectId(latest_execute(&put_heartbeat, values, nulls));
 	if (!role_is_member(GetUserId(), role))
 		raise_not_yours(peer, role);
 	PG_RETURN_VOID();
@@ -317,7 +246,7 @@ lease_retire(PG_FUNCTION_ARGS)
 
 	arg_begin_write("lease.retire()");
 	lock_take_sign(peer, 0);
-	role = run(&remove_heartbeat, values, NULL);
+	role = DatumGetObjectId(latest_execute(&remove_heartbeat, values, NULL));
 	if (!OidIsValid(role))
 	{
 		lock_drop_sign(peer, 0);

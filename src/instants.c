@@ -80,11 +80,8 @@ lease_boot_clock(PG_FUNCTION_ARGS)
 Datum
 lease_transaction_time(PG_FUNCTION_ARGS)
 {
-	Clock		clock;
-
 	(void) fcinfo;
-	clock_read(&clock);
-	PG_RETURN_TIMESTAMPTZ(clock.wall_tx);
+	PG_RETURN_TIMESTAMPTZ(clock_transaction_time());
 }
 
 /*

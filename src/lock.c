@@ -675,19 +675,49 @@ lock_transaction_pid(TransactionId xid)
 }
 
 /*
+ * describe_process names the process that is in the way, if it is known (not 0).
+ */
+static char *
+describe_process(int pid)
+{
+	return pid != 0 ? psprintf("Process %d", pid) : pstrdup("Another transaction");
+}
+
+/*
+ * lock_take_or_raise takes a lock to the end of the transaction, waiting for at most
+ * lease.busy_timeout, and tells whether it had to wait.  If it was not had, LS006 is
+ * raised with a message, and what it is that whoever has it does.
+ */
+bool
+lock_take_or_raise(const LOCKTAG *tag, LOCKMODE mode, const char *message,
+				   const char *deed)
+{
+	int			blocker;
+
+	if (lock_try(tag, mode))
+		return false;
+	blocker = lock_holder(tag, mode);
+	if (!lock_take_bounded(tag, mode))
+		ereport(ERROR,
+				(errcode(ERRCODE_LEASE_BUSY),
+				 errmsg_internal("%s", message),
+				 errdetail("%s %s in a transaction that has not ended; lease.busy_timeout is %d ms.",
+						   describe_process(blocker), deed, lease_busy_timeout),
+				 errhint("Repeat the transaction. If it persists, look at that process in pg_stat_activity.")));
+	return true;
+}
+
+/*
  * lock_report_bound raises LS006: another transaction is deciding about the
  * lease and has not ended within lease.busy_timeout.
  */
 void
 lock_report_bound(const char *name, int blocker)
 {
-	char	   *who = blocker != 0 ?
-		psprintf("Process %d", blocker) : pstrdup("Another transaction");
-
 	ereport(ERROR,
 			(errcode(ERRCODE_LEASE_BUSY),
 			 errmsg("lease \"%s\" is busy", name),
 			 errdetail("%s has an uncommitted change of the lease, or is committing under it; lease.busy_timeout is %d ms.",
-					   who, lease_busy_timeout),
+					   describe_process(blocker), lease_busy_timeout),
 			 errhint("Repeat the transaction. If it persists, look at that process in pg_stat_activity.")));
 }

@@ -70,6 +70,8 @@ extern bool lock_await_transaction_again(TransactionId xid, int at_most,
 extern int	lock_budget_left(void);
 extern bool lock_run_bounded(const char *name, bool (*work) (void *arg),
 							 void *arg);
+extern bool lock_take_or_raise(const LOCKTAG *tag, LOCKMODE mode,
+							   const char *message, const char *deed);
 pg_noreturn extern void lock_report_bound(const char *name, int blocker);
 extern int	lock_holder(const LOCKTAG *tag, LOCKMODE mode);
 extern TransactionId lock_top_transaction(TransactionId xid);

@@ -18,7 +18,7 @@
  *
  * All times are measured as those of leases are, on the boot clock (src/clock.c).
  *
- * Both look at what there is under the latest snapshot, since their own may be older
+ * Both look at what there is under the latest snapshot (latest.c), since their own may be older
  * than the lock.  What is then written to a row that was changed since their own fails
  * with 40001 in a REPEATABLE READ or SERIALIZABLE transaction.
  *
@@ -39,12 +39,11 @@
 #include "args.h"
 #include "catalog/pg_type.h"
 #include "definition.h"
-#include "executor/spi.h"
 #include "fmgr.h"
+#include "latest.h"
 #include "lock.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/snapmgr.h"
 
 SQL_CALLABLE(lease_pin);
 SQL_CALLABLE(lease_renew_pin);
@@ -55,6 +54,33 @@ SQL_CALLABLE(lease_lowest_pin);
 
 /* For how long a pin holds if it does not say */
 #define DEFAULT_PIN_TTL	(INT64CONST(30) * USECS_PER_SEC)
+
+/* What whoever has a lock of a floor does */
+#define BUSY_WITH	"advances it, or has made, renewed or removed a pin"
+
+static LatestStatement get_floor = {
+	"floor",
+	"SELECT f FROM lease.floor AS f WHERE f.floor OPERATOR(pg_catalog.=) $1",
+	1, {TEXTOID},
+	NULL
+};
+
+static LatestStatement remove_lapsed = {
+	"floor_pin",
+	"DELETE FROM lease.floor_pin AS p WHERE p.floor OPERATOR(pg_catalog.=) $1"
+	" AND NOT lease.was_live(p.boot, p.pinned_boot, p.pinned_at, p.ttl)",
+	1, {TEXTOID},
+	NULL
+};
+
+static LatestStatement get_lowest = {
+	"floor_pin",
+	"SELECT p FROM lease.floor_pin AS p"
+	" WHERE p.floor OPERATOR(pg_catalog.=) $1 AND p.position OPERATOR(pg_catalog.<) $2"
+	" ORDER BY p.position, p.holder LIMIT 1",
+	2, {TEXTOID, INT8OID},
+	NULL
+};
 
 /*
  * lease_pin: lease.pin(floor, position, holder, ttl)
@@ -121,26 +147,6 @@ lease_unpin(PG_FUNCTION_ARGS)
 }
 
 /*
- * take_lock takes a lock of a floor, or raises LS006.
- */
-static void
-take_lock(const LOCKTAG *tag, LOCKMODE mode, const char *floor)
-{
-	int			blocker;
-
-	if (lock_try(tag, mode))
-		return;
-	blocker = lock_holder(tag, mode);
-	if (!lock_take_bounded(tag, mode))
-		ereport(ERROR,
-				(errcode(ERRCODE_LEASE_BUSY),
-				 errmsg("floor \"%s\" is busy", floor),
-				 errdetail("Process %d advances it, or has made, renewed or removed a pin, in a transaction that has not ended; lease.busy_timeout is %d ms.",
-						   blocker, lease_busy_timeout),
-				 errhint("Repeat the transaction. If it persists, look at that process in pg_stat_activity.")));
-}
-
-/*
  * lease_lock_floor: lease.lock_floor(floor, holder)
  *
  * Locks a floor for whoever advances it, or, with a holder, for a change of his pin.
@@ -150,49 +156,23 @@ lease_lock_floor(PG_FUNCTION_ARGS)
 {
 	char	   *floor;
 	char	   *holder;
+	char	   *busy;
 	LOCKTAG		tag;
 
 	if (PG_ARGISNULL(0))
 		arg_raise_null("floor");
 	floor = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	busy = psprintf("floor \"%s\" is busy", floor);
 	holder = arg_string_or_null(fcinfo, 1, "holder", LEASE_HOLDER_MAX);
 	lock_start_budget();
 	lock_tag_floor(&tag, floor);
-	take_lock(&tag, holder ? ShareLock : ExclusiveLock, floor);
+	lock_take_or_raise(&tag, holder ? ShareLock : ExclusiveLock, busy, BUSY_WITH);
 	if (holder)
 	{
 		lock_tag_pin(&tag, floor, holder);
-		take_lock(&tag, ExclusiveLock, floor);
+		lock_take_or_raise(&tag, ExclusiveLock, busy, BUSY_WITH);
 	}
 	PG_RETURN_VOID();
-}
-
-/*
- * execute_latest executes a statement about a floor, and a position, under the latest
- * snapshot, and returns the first column of its first row, or 0 if there is none.
- */
-static Datum
-execute_latest(const char *statement, int count, Datum *values)
-{
-	Oid			types[] = {TEXTOID, INT8OID};
-	SPIPlanPtr	plan = SPI_prepare(statement, count, types);
-	const bool	read_only = false;
-	const bool	fire_triggers = true;
-	const bool	by_value = false;
-	bool		isnull;
-	Datum		value;
-	int			result;
-
-	if (!plan)
-		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-	result = SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(),
-								  InvalidSnapshot, read_only, fire_triggers, 0);
-	if (result < 0)
-		elog(ERROR, "SPI_execute_snapshot failed: %s", SPI_result_code_string(result));
-	if (result != SPI_OK_SELECT || SPI_processed == 0)
-		return (Datum) 0;
-	value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	return isnull ? (Datum) 0 : SPI_datumTransfer(value, by_value, -1);
 }
 
 /*
@@ -209,11 +189,7 @@ lease_current_floor(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		arg_raise_null("floor");
 	values[0] = PG_GETARG_DATUM(0);
-	SPI_connect();
-	floor = execute_latest("SELECT f FROM lease.floor AS f"
-						   " WHERE f.floor OPERATOR(pg_catalog.=) $1",
-						   1, values);
-	SPI_finish();
+	floor = latest_execute(&get_floor, values, NULL);
 	if (floor == (Datum) 0)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(floor);
@@ -237,16 +213,8 @@ lease_lowest_pin(PG_FUNCTION_ARGS)
 		arg_raise_null("below");
 	values[0] = PG_GETARG_DATUM(0);
 	values[1] = PG_GETARG_DATUM(1);
-	SPI_connect();
-	(void) execute_latest("DELETE FROM lease.floor_pin AS p"
-						  " WHERE p.floor OPERATOR(pg_catalog.=) $1"
-						  "  AND NOT lease.was_live(p.boot, p.pinned_boot, p.pinned_at, p.ttl)",
-						  1, values);
-	pin = execute_latest("SELECT p FROM lease.floor_pin AS p"
-						 " WHERE p.floor OPERATOR(pg_catalog.=) $1 AND p.position OPERATOR(pg_catalog.<) $2"
-						 " ORDER BY p.position, p.holder LIMIT 1",
-						 2, values);
-	SPI_finish();
+	(void) latest_execute(&remove_lapsed, values, NULL);
+	pin = latest_execute(&get_lowest, values, NULL);
 	if (pin == (Datum) 0)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(pin);

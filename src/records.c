@@ -42,22 +42,13 @@ lease_lock_records(PG_FUNCTION_ARGS)
 {
 	char	   *name = arg_name(fcinfo, 0);
 	LOCKTAG		tag;
-	int			blocker;
 
 	arg_begin_write("a function that writes records");
 	lock_tag_records(&tag, name);
-	if (lock_try(&tag, ExclusiveLock))
-		PG_RETURN_BOOL(false);
 	lock_start_budget();
-	blocker = lock_holder(&tag, ExclusiveLock);
-	if (!lock_take_bounded(&tag, ExclusiveLock))
-		ereport(ERROR,
-				(errcode(ERRCODE_LEASE_BUSY),
-				 errmsg("the records of lease \"%s\" are busy", name),
-				 errdetail("Process %d is at them in a transaction that has not ended; lease.busy_timeout is %d ms.",
-						   blocker, lease_busy_timeout),
-				 errhint("Repeat the transaction. If it persists, look at that process in pg_stat_activity.")));
-	PG_RETURN_BOOL(true);
+	PG_RETURN_BOOL(lock_take_or_raise(&tag, ExclusiveLock,
+									  psprintf("the records of lease \"%s\" are busy", name),
+									  "is at them"));
 }
 
 /*

@@ -331,19 +331,6 @@ arg_up_to(FunctionCallInfo fcinfo)
 }
 
 /*
- * transaction_time returns the instant at which the transaction began, as the extension
- * reckons.
- */
-static TimestampTz
-transaction_time(void)
-{
-	Clock		clock;
-
-	clock_read(&clock);
-	return clock.wall_tx;
-}
-
-/*
  * lease_occurrences: lease.occurrences(cron, time_zone, every, anchor, after, until,
  * up_to)
  */
@@ -358,7 +345,7 @@ lease_occurrences(PG_FUNCTION_ARGS)
 	int64		up_to = arg_up_to(fcinfo);
 
 	arg_schedule(fcinfo, &schedule);
-	after = arg_instant(fcinfo, Arg_after, "after", transaction_time());
+	after = arg_instant(fcinfo, Arg_after, "after", clock_transaction_time());
 	until = arg_instant(fcinfo, Arg_until, "until",
 						Min(after + HORIZON * USECS_PER_DAY, END_OF_INSTANTS - 1));
 
@@ -394,7 +381,7 @@ lease_latest_occurrence(PG_FUNCTION_ARGS)
 
 	arg_schedule(fcinfo, &schedule);
 	after = arg_instant(fcinfo, Arg_after, "after", FIRST_INSTANT);
-	until = arg_instant(fcinfo, Arg_until, "until", transaction_time());
+	until = arg_instant(fcinfo, Arg_until, "until", clock_transaction_time());
 	for (int64 span = Max(schedule.every, SECS_PER_HOUR * USECS_PER_SEC);
 		 !found && after < until; span *= 4)
 	{
@@ -425,7 +412,7 @@ lease_count_occurrences(PG_FUNCTION_ARGS)
 
 	arg_schedule(fcinfo, &schedule);
 	after = arg_instant(fcinfo, Arg_after, "after", FIRST_INSTANT);
-	until = arg_instant(fcinfo, Arg_until, "until", transaction_time());
+	until = arg_instant(fcinfo, Arg_until, "until", clock_transaction_time());
 	if (schedule.every > 0 && after < until)
 		PG_RETURN_INT64(divide_down(until - schedule.anchor, schedule.every) -
 						divide_down(after - schedule.anchor, schedule.every));
