@@ -126,11 +126,7 @@ BEGIN
 	IF new.name IS NULL OR new.class IS NULL OR new.provider IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = 'name, class and provider must not be null';
 	END IF;
-	IF new.name !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,126}$' THEN
-		RAISE invalid_parameter_value USING
-			MESSAGE = format('invalid name of an action: "%s"', new.name),
-			HINT = 'Names have 1 to 127 of the characters A-Z a-z 0-9 _ . : / -, the first one a letter, a digit or _.';
-	END IF;
+	PERFORM lease.check_name(new.name, 'an action');
 	IF new.provider !~ '\S' THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'provider must not be empty';
 	END IF;

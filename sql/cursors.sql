@@ -135,7 +135,12 @@ CREATE FUNCTION lease.record_cursor(
 	take_over boolean,
 	detail jsonb,
 	OUT outcome text,
-	OUT standing lease.record)
+	OUT seq bigint,
+	OUT standing_position text,
+	OUT standing_phase text,
+	OUT recorded_epoch bigint,
+	OUT recorded_by text,
+	OUT recorded_at timestamptz)
 RETURNS record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SECURITY DEFINER
@@ -144,6 +149,7 @@ AS $$
 DECLARE
 	chain lease.record_chain;
 	new lease.record;
+	standing lease.record;
 BEGIN
 	PERFORM lease.require_text(record_cursor.cursor, 'cursor', 512);
 	PERFORM lease.require_text(record_cursor.to_position, CASE WHEN take_over THEN 'at_position' ELSE 'to_position' END, 512);
@@ -178,25 +184,27 @@ BEGIN
 	SELECT r.* INTO standing FROM lease.record r
 		WHERE r.lease = new.lease AND r.kind = 'cursor' AND r.subject = new.subject
 		ORDER BY r.seq DESC LIMIT 1;
-	IF (standing.position, standing.phase) IS DISTINCT FROM (new.from_position, new.from_phase) THEN
-		outcome := CASE WHEN NOT take_over AND standing.verdict = 'advanced'
-				AND (standing.from_position, standing.from_phase, standing.position, standing.phase)
-					IS NOT DISTINCT FROM (new.from_position, new.from_phase, new.position, new.phase)
-			THEN 'identical' ELSE 'stale' END;
-		RETURN;
+	outcome := CASE
+		WHEN (standing.position, standing.phase) IS DISTINCT FROM (new.from_position, new.from_phase)
+			THEN CASE WHEN NOT take_over AND standing.verdict = 'advanced'
+					AND (standing.from_position, standing.from_phase, standing.position, standing.phase)
+						IS NOT DISTINCT FROM (new.from_position, new.from_phase, new.position, new.phase)
+				THEN 'identical' ELSE 'stale' END
+		WHEN take_over AND standing.epoch = new.epoch THEN 'identical'
+		WHEN NOT take_over AND standing.epoch <> new.epoch
+			AND (lease.is_destructive(new.lease, new.subject, new.phase)
+				OR lease.is_destructive(new.lease, new.subject, standing.phase))
+			THEN 'not taken over'
+		ELSE new.verdict END;
+	IF outcome = new.verdict THEN
+		standing := lease.append_record(new, chain);
 	END IF;
-	IF take_over AND standing.epoch = new.epoch THEN
-		outcome := 'identical';
-		RETURN;
-	ELSIF NOT take_over AND standing.epoch <> new.epoch
-		AND (lease.is_destructive(new.lease, new.subject, new.phase)
-			OR lease.is_destructive(new.lease, new.subject, standing.phase))
-	THEN
-		outcome := 'not taken over';
-		RETURN;
-	END IF;
-	standing := lease.append_record(new, chain);
-	outcome := new.verdict;
+	seq := standing.seq;
+	standing_position := standing.position;
+	standing_phase := standing.phase;
+	recorded_epoch := standing.epoch;
+	recorded_by := standing.holder;
+	recorded_at := standing.at;
 END;
 $$;
 COMMENT ON FUNCTION lease.record_cursor(text, bigint, text, text, text, text, text, boolean, jsonb) IS
@@ -223,17 +231,12 @@ RETURNS record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	answer record;
-	standing lease.record;
 BEGIN
 	PERFORM lease.guard(advance_cursor.name, advance_cursor.epoch);
-	SELECT r.* INTO answer
+	SELECT r.* INTO outcome, seq, standing_position, standing_phase, recorded_epoch, recorded_by, recorded_at
 		FROM lease.record_cursor(advance_cursor.name, advance_cursor.epoch, advance_cursor.cursor,
 			advance_cursor.from_position, advance_cursor.from_phase,
 			advance_cursor.to_position, advance_cursor.to_phase, false, advance_cursor.detail) AS r;
-	outcome := answer.outcome;
-	standing := answer.standing;
 	IF advance_cursor.strict IS NOT false AND outcome <> 'advanced' THEN
 		RAISE EXCEPTION USING ERRCODE = 'LS008',
 			MESSAGE = format(CASE outcome
@@ -241,19 +244,13 @@ BEGIN
 					WHEN 'identical' THEN 'cursor "%s" of lease "%s" has been moved there already'
 					ELSE 'cursor "%s" of lease "%s" was not taken over' END,
 				advance_cursor.cursor, advance_cursor.name),
-			DETAIL = CASE WHEN standing.seq IS NULL THEN 'It has not been anywhere yet.'
+			DETAIL = CASE WHEN seq IS NULL THEN 'It has not been anywhere yet.'
 				ELSE format('It stands at position "%s" in phase "%s", since epoch %s of "%s" at %s.',
-					standing.position, standing.phase, standing.epoch, standing.holder, standing.at) END,
+					standing_position, standing_phase, recorded_epoch, recorded_by, recorded_at) END,
 			HINT = CASE WHEN outcome <> 'not taken over' THEN 'Go on from there, which lease.cursor shows.'
 				ELSE format('Phase "%s" or "%s" is destructive. See to what may have been left half done, then call lease.take_over_cursor().',
-					standing.phase, advance_cursor.to_phase) END;
+					standing_phase, advance_cursor.to_phase) END;
 	END IF;
-	seq := standing.seq;
-	standing_position := standing.position;
-	standing_phase := standing.phase;
-	recorded_epoch := standing.epoch;
-	recorded_by := standing.holder;
-	recorded_at := standing.at;
 END;
 $$;
 COMMENT ON FUNCTION lease.advance_cursor(text, bigint, text, text, text, text, text, jsonb, boolean) IS
@@ -277,23 +274,12 @@ RETURNS record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	answer record;
-	standing lease.record;
 BEGIN
 	PERFORM lease.guard(take_over_cursor.name, take_over_cursor.epoch);
-	SELECT r.* INTO answer
+	SELECT r.* INTO outcome, seq, standing_position, standing_phase, recorded_epoch, recorded_by, recorded_at
 		FROM lease.record_cursor(take_over_cursor.name, take_over_cursor.epoch, take_over_cursor.cursor,
 			take_over_cursor.at_position, take_over_cursor.in_phase,
 			take_over_cursor.at_position, take_over_cursor.in_phase, true, take_over_cursor.detail) AS r;
-	outcome := answer.outcome;
-	standing := answer.standing;
-	seq := standing.seq;
-	standing_position := standing.position;
-	standing_phase := standing.phase;
-	recorded_epoch := standing.epoch;
-	recorded_by := standing.holder;
-	recorded_at := standing.at;
 END;
 $$;
 COMMENT ON FUNCTION lease.take_over_cursor(text, bigint, text, text, text, jsonb) IS

@@ -61,13 +61,15 @@ CREATE FUNCTION lease.decision_of(
 	from_state text DEFAULT NULL,
 	to_state text DEFAULT NULL)
 RETURNS SETOF lease.decision
-LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 1
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 1
 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT d.* FROM lease.decision d
-	WHERE d.lease = decision_of.name AND d.subject = decision_of.subject
-		AND coalesce(d.from_state, '') = coalesce(decision_of.from_state, '')
-		AND coalesce(d.to_state, '') = coalesce(decision_of.to_state, '');
+BEGIN
+	RETURN QUERY SELECT d.* FROM lease.decision d
+		WHERE d.lease = decision_of.name AND d.subject = decision_of.subject
+			AND coalesce(d.from_state, '') = coalesce(decision_of.from_state, '')
+			AND coalesce(d.to_state, '') = coalesce(decision_of.to_state, '');
+END;
 $$;
 COMMENT ON FUNCTION lease.decision_of(text, text, text, text) IS
 'what was decided about a subject, or about a transition of it between exactly these states (null: none was given): a row of lease.decision, or none';
@@ -110,17 +112,11 @@ BEGIN
 	-- What stands for ever, stands: whoever only repeats it waits for nobody.  What may be
 	-- compacted may be decided otherwise before this is committed, and is looked at again.
 	SELECT d.* INTO standing
-		FROM lease.decision d
-			WHERE d.lease = new.lease AND d.subject = new.subject
-				AND coalesce(d.from_state, '') = coalesce(new.from_state, '')
-				AND coalesce(d.to_state, '') = coalesce(new.to_state, '');
+		FROM lease.decision_of(new.lease, new.subject, new.from_state, new.to_state) AS d;
 	IF standing.kept_until IS DISTINCT FROM 'infinity' THEN
 		chain := lease.lock_chain(new.lease, new.epoch);
 		SELECT d.* INTO standing
-			FROM lease.decision d
-			WHERE d.lease = new.lease AND d.subject = new.subject
-				AND coalesce(d.from_state, '') = coalesce(new.from_state, '')
-				AND coalesce(d.to_state, '') = coalesce(new.to_state, '');
+			FROM lease.decision_of(new.lease, new.subject, new.from_state, new.to_state) AS d;
 	END IF;
 	IF standing.seq IS NULL THEN
 		new := lease.append_record(new, chain);

@@ -408,12 +408,12 @@ DECLARE
 	new lease.record;
 BEGIN
 	PERFORM lease.require_text(record_floor.floor, 'floor', 127);
-	IF record_floor.floor !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,126}$' THEN
+	IF record_floor.floor LIKE '%#records' THEN
 		RAISE invalid_parameter_value USING
 			MESSAGE = format('invalid name of a floor: "%s"', record_floor.floor),
-			HINT = CASE WHEN record_floor.floor LIKE '%#records' THEN 'The floor of the records of a lease is advanced by lease.compact().'
-				ELSE 'Names have 1 to 127 of the characters A-Z a-z 0-9 _ . : / -, the first one a letter, a digit or _.' END;
+			HINT = 'The floor of the records of a lease is advanced by lease.compact().';
 	END IF;
+	PERFORM lease.check_name(record_floor.floor, 'a floor');
 	IF record_floor.to_position IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = 'to_position must not be null';
 	END IF;

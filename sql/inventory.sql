@@ -74,27 +74,28 @@ DECLARE
 	removed bigint;
 	boundaries bigint := 0;
 BEGIN
-	DELETE FROM lease.record r
-		WHERE r.lease = delete_records.name AND r.seq <= delete_records.up_to
-			AND CASE
-				WHEN r.kind = 'decision' THEN r.kept_until <= now
-				-- An attempt goes with its settlement, which is below, too.  One that was aborted must not
-				-- be what is left when a later one goes.
-				WHEN r.kind = 'settled' THEN r.kept_until <= now
-					OR r.verdict = 'aborted' AND EXISTS (SELECT FROM lease.record l
-						WHERE l.lease = r.lease AND l.kind = 'opened' AND l.subject = r.subject AND l.seq > r.seq)
-				WHEN r.kind = 'opened' THEN EXISTS (SELECT FROM lease.record s
-					WHERE s.lease = r.lease AND s.kind = 'settled' AND s.attempt = r.seq
-						AND s.seq <= delete_records.up_to
-						AND (s.kept_until <= now
-							OR s.verdict = 'aborted' AND EXISTS (SELECT FROM lease.record l
-								WHERE l.lease = r.lease AND l.kind = 'opened' AND l.subject = r.subject AND l.seq > s.seq)))
-				WHEN r.kind = 'cursor' THEN EXISTS (SELECT FROM lease.record l
-					WHERE l.lease = r.lease AND l.kind = 'cursor' AND l.subject = r.subject AND l.seq > r.seq)
-				WHEN r.kind = 'floor' THEN EXISTS (SELECT FROM lease.record l
-					WHERE l.lease = r.lease AND l.kind = 'floor' AND l.subject = r.subject AND l.seq > r.seq)
-				ELSE false END;
-	GET DIAGNOSTICS removed = ROW_COUNT;
+	WITH gone AS (
+		DELETE FROM lease.record r
+			WHERE r.lease = delete_records.name AND r.seq <= delete_records.up_to
+				AND CASE r.kind
+					WHEN 'decision' THEN r.kept_until <= now
+					-- One that was aborted must not be what is left when a later one goes.
+					WHEN 'settled' THEN r.kept_until <= now
+						OR r.verdict = 'aborted' AND EXISTS (SELECT FROM lease.record l
+							WHERE l.lease = r.lease AND l.kind = 'opened' AND l.subject = r.subject AND l.seq > r.seq)
+					WHEN 'cursor' THEN EXISTS (SELECT FROM lease.record l
+						WHERE l.lease = r.lease AND l.kind = 'cursor' AND l.subject = r.subject AND l.seq > r.seq)
+					WHEN 'floor' THEN EXISTS (SELECT FROM lease.record l
+						WHERE l.lease = r.lease AND l.kind = 'floor' AND l.subject = r.subject AND l.seq > r.seq)
+					ELSE false END
+			RETURNING r.attempt
+	), opened AS (
+		-- An attempt goes with its settlement.
+		DELETE FROM lease.record o USING gone g
+			WHERE o.lease = delete_records.name AND o.seq = g.attempt
+			RETURNING o.seq
+	)
+	SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM opened) INTO removed;
 	-- Another boundary takes the place of earlier ones, but is not written for that alone.
 	IF removed > 0 THEN
 		DELETE FROM lease.record r
@@ -287,7 +288,6 @@ DECLARE
 	limit_at timestamptz;
 	new_up_to bigint;
 	checked record;
-	digest_there bytea;
 	first_young bigint;
 	new lease.record;
 BEGIN
@@ -330,8 +330,6 @@ BEGIN
 	IF up_to > 0 THEN
 		-- What was kept below an earlier boundary may be gone now; that never moves back.
 		new_up_to := greatest(up_to, old.up_to);
-		digest_there := coalesce((SELECT r.digest FROM lease.record r
-			WHERE r.lease = record_compaction.name AND r.seq = new_up_to AND r.seq > coalesce(old.up_to, 0)), old.digest);
 		-- What a boundary vouches for has to be right before.
 		checked := lease.check_records(record_compaction.name, new_up_to);
 		IF checked.problem IS NOT NULL THEN
@@ -347,7 +345,7 @@ BEGIN
 		new.lease := record_compaction.name;
 		new.kind := 'boundary';
 		new.subject := 'records';
-		new.detail := jsonb_build_object('up_to', new_up_to, 'digest', encode(digest_there, 'hex'),
+		new.detail := jsonb_build_object('up_to', new_up_to, 'digest', encode(checked.last_digest, 'hex'),
 			'removed', removed + coalesce(old.removed, 0),
 			'kept', kept.kept, 'kept_sum', kept.kept_sum, 'kept_digest', encode(kept.kept_digest, 'hex'));
 		new.epoch := record_compaction.epoch;

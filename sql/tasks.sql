@@ -221,6 +221,24 @@ END;
 $$;
 COMMENT ON FUNCTION lease.task_interval(interval, text, interval) IS 'a part of lease.create_task(), which is the function to use';
 
+CREATE FUNCTION lease.check_name(
+	value text,
+	what text)
+RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF value !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,126}$' THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = format('invalid name of %s: "%s"', what, value),
+			HINT = 'Names have 1 to 127 of the characters A-Z a-z 0-9 _ . : / -, the first one a letter, a digit or _.';
+	END IF;
+END;
+$$;
+COMMENT ON FUNCTION lease.check_name(text, text) IS
+'a part of lease.create_task(), lease.create_action() and lease.advance_floor(): raises 22023 for what is no name; null passes';
+
 CREATE FUNCTION lease.write_task(
 	task lease.task,
 	verb text)
@@ -268,11 +286,7 @@ BEGIN
 	IF new.name IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = 'name must not be null';
 	END IF;
-	IF new.name !~ '^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,126}$' THEN
-		RAISE invalid_parameter_value USING
-			MESSAGE = format('invalid name of a task: "%s"', new.name),
-			HINT = 'Names have 1 to 127 of the characters A-Z a-z 0-9 _ . : / -, the first one a letter, a digit or _.';
-	END IF;
+	PERFORM lease.check_name(new.name, 'a task');
 	new.misfire_after := lease.task_interval(new.misfire_after, 'misfire_after', '1 ms');
 	new.misfire_window := lease.task_interval(new.misfire_window, 'misfire_window', '1 ms');
 	new.retry_after := lease.task_interval(new.retry_after, 'retry_after', '0');
@@ -633,7 +647,7 @@ BEGIN
 END;
 $$;
 COMMENT ON FUNCTION lease.bound_waits() IS
-'a part of lease.begin_occurrence(), lease.admit(), lease.pin() and the like: has whatever calls it wait for no lock longer than lease.busy_timeout';
+'a part of lease.begin_occurrence(), lease.finish_occurrence() and lease.admit(): has whatever calls it wait for no lock longer than lease.busy_timeout';
 
 CREATE FUNCTION lease.pass_over(
 	task lease.task,

@@ -345,7 +345,7 @@ SELECT p.proname, a.name
 		AND p.proname NOT IN ('build_fence', 'descendants', 'elapsed', 'fence_due', 'own_triggers', 'row_lease',
 			'define_task', 'write_task', 'task_interval', 'is_in_reach', 'never_begun', 'latest_occurrence', 'count_occurrences', 'knows_zone', 'remove_acknowledgements', 'pass_over', 'record_begin', 'record_finish',
 			'define_action', 'write_action', 'acknowledge', 'record_acknowledgement', 'record_admission',
-			'check_text', 'require_text', 'kept_until', 'require_guard', 'lock_chain', 'append_record', 'record_decision', 'record_opening', 'record_settlement',
+			'check_name', 'check_text', 'require_text', 'kept_until', 'require_guard', 'lock_chain', 'append_record', 'record_decision', 'record_opening', 'record_settlement',
 			'record_declaration', 'record_cursor', 'is_live', 'was_live', 'raise_no_attempt', 'attempt_numbered', 'latest_attempt', 'check_records', 'current_floor', 'lock_floor', 'lock_records', 'check_pin_role', 'put_pin', 'refresh_pin', 'remove_pin',
 			'lowest_pin', 'hold_floor', 'record_floor', 'delete_records', 'remove_records', 'summarize_kept', 'record_compaction')
 		AND (p.proname, a.name) NOT IN (SELECT split_part(function, '/', 1), name FROM argument)
